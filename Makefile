@@ -11,9 +11,6 @@ READY_BENCH := .venv/.installed-bench
 READY_DOCS := .venv/.installed-docs
 READY_RELEASE := .venv/.installed-release
 
-# The package's name for tools that read files: a link to this folder.
-NAMES := build/names/latticework
-
 .PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
 
 help: ## list the targets
@@ -44,17 +41,17 @@ test-avx2: $(READY_DEV) ## run the tests of the network and of its learning limi
 	$(AVX2) LD_PRELOAD=$$checked MALLOC_CHECK_=3 MALLOC_PERTURB_=165 $(BIN)/python -m pytest -q -n 2 $(NETWORK)
 
 test-slurm: $(READY_DEV) ## sweeps on a real Slurm of one node, if it is installed (some minutes)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.tools.slurm
+	@OMP_NUM_THREADS=1 $(BIN)/python -m workshop.slurm
 
-lint: $(READY_DEV) $(NAMES) ## ruff (rules and format) and mypy
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+lint: $(READY_DEV) ## ruff (rules and format), mypy, who may import whom
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && PYTHONPATH=src:. $(BIN)/lint-imports --no-logo
 
-docs: $(READY_DOCS) $(NAMES) ## build the documentation site in build/site; runs the gallery (a minute or two)
+docs: $(READY_DOCS) ## build the documentation site in build/site; runs the gallery (a minute or two)
 	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 mutants: $(READY_DEV) ## list small mistakes that no test notices (an hour): make mutants FILES="samplers/gwg.py --each 20"
 	@mkdir -p build
-	@OMP_NUM_THREADS=1 $(BIN)/python -m latticework.tools.mutants $(FILES) > build/survivors.txt
+	@OMP_NUM_THREADS=1 $(BIN)/python -m workshop.mutants $(FILES) > build/survivors.txt
 	@echo "survivors, in build/survivors.txt:" && cat build/survivors.txt
 
 # One rule per pattern: with several patterns in a rule, making fig3 would count as making table3.
@@ -82,22 +79,19 @@ report: $(READY) ## write outputs/report/index.html, our results compared with t
 	@$(BIN)/python -m latticework.scripts.report
 
 bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (most of an hour, on an idle machine)
-	@$(BIN)/python -m latticework.tools.bench --out docs/results/bench.csv
+	@$(BIN)/python -m workshop.bench --out docs/results/bench.csv
 
 data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
 	@$(BIN)/python -m latticework.scripts.fetch_data
 
 release: $(READY_RELEASE) ## check the version, build and check sdist and wheel, tag; says how to upload
-	@$(BIN)/python -m latticework.tools.release
+	@$(BIN)/python -m workshop.release
 packages: $(READY_RELEASE) ## likewise, without the tag
-	@$(BIN)/python -m latticework.tools.release --no-tag
+	@$(BIN)/python -m workshop.release --no-tag
 
 clean: ## remove .venv, builds and caches; keep outputs/ and downloaded data
 	@rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
-
-$(NAMES):
-	@mkdir -p $(@D) && ln -sfn ../.. $@
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Latticework needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1): install one of them and name it, as in make PYTHON=python3.12" >&2; exit 1; }

@@ -144,7 +144,7 @@ def notebook(name: str) -> dict[str, str | bytes]:
 
 def public() -> dict[str, str]:
     """The module of each public name; those of `latticework.sample` are the first."""
-    nodes = ast.parse((ROOT / "__init__.pyi").read_text()).body
+    nodes = ast.parse((ROOT / "src/latticework/__init__.pyi").read_text()).body
     names = {a.name: str(n.module) for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
     first = ("sample", "SampleResult", "ConvergenceWarning", "check", "race")
     return {name: names[name] for name in (*first, *names)}

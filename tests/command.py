@@ -12,9 +12,9 @@ import pytest
 import torch
 from hydra._internal.hydra import Hydra
 
-import latticework.run
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs import configuration, signals
+from latticework.scripts import command_line as program
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
 CLOCKS = ("seconds", "seconds_per_step", "cpu_share", "peak_memory_bytes")
@@ -49,7 +49,7 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
             patch.setattr(faulthandler, "enable", lambda *_: None)
             patch.setattr(faulthandler, "disable", lambda: None)
         try:
-            latticework.run.main()
+            program.main()
         except SystemExit as end:
             if isinstance(end.code, str):
                 print(end.code, file=sys.stderr)

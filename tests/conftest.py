@@ -13,6 +13,10 @@ import pytest
 from omegaconf import _utils
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Processes that a test starts import this checkout; another one may be installed.
+ROOT = Path(__file__).resolve().parent.parent
+PATHS = (ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""))
+os.environ["PYTHONPATH"] = os.pathsep.join(str(path) for path in PATHS if str(path))
 Loader = _utils.get_yaml_loader()
 
 

@@ -16,7 +16,7 @@ from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, adapted
 from latticework.sampling.chain import Chain
 from latticework.sampling.memory import captured
 from latticework.sampling.sample import rule_of
-from latticework.tools.samplers_table import names
+from workshop.samplers_table import names
 
 
 class Product(lw.EnergyModel):

@@ -7,6 +7,7 @@ are run: pytest as printed, run.py at smoke scale.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ PAGES = [
 ELSEWHERE = {
     r"PYTHONPATH=\. python <repository>/run.py .*": "from outside: tests/test_pages.py",
     r"ruff .*": "test_the_additions_are_clean, for all pages at once",
-    r"python -m latticework\.tools\.samplers_table": "in the fixture, where the page is followed",
+    r"python -m workshop\.samplers_table": "in the fixture, where the page is followed",
     r"python -m latticework\.scripts\.report --committed": "minutes; the fixture adds its row",
     r"python -m latticework\.scripts\.figures": "inline, a remark",
     r"python run\.py --help": "inline, a remark",
@@ -98,7 +99,7 @@ def follow(edit: Edit, root: Path) -> None:
 
 def in_copy(copy: Path, *words: str) -> None:
     """Run Python in the copy, which comes first on the path. AssertionError unless it succeeds."""
-    paths = {"PYTHONPATH": f"{copy}{os.pathsep}{copy.parent}"}
+    paths = {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}"}
     done = subprocess.run(
         [sys.executable, *words], cwd=copy, env={**os.environ, **paths},
         capture_output=True, text=True, check=False,
@@ -111,7 +112,7 @@ from dataclasses import replace
 from pathlib import Path
 from latticework.experiments.papers.docs_pages import times
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.tools.samplers_table import main
+from workshop.samplers_table import main
 main()
 page, known = Path("docs/reproducing.md"), catalogue()
 assert "potts_energy" in known.aside
@@ -129,9 +130,9 @@ def copy(tmp_path_factory) -> Path:
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     for name in listed:
-        if (ROOT / name).is_file():
+        if (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes((ROOT / name).read_bytes())
+            shutil.copy(ROOT / name, root / name, follow_symlinks=False)
     before = (root / "docs" / "supported.md").read_text()
     for page in PAGES:
         for edit in edits((ROOT / "docs" / page).read_text()):

@@ -10,7 +10,6 @@ import torch
 from documented import ROOT, blocks
 from exactness import dula
 
-import latticework.run
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.samplers.base import Info, Sampler, State, metropolis
@@ -31,7 +30,7 @@ from latticework.sampling.checking.law import metropolis as law_of
 from latticework.sampling.checking.law import one_site_proposal
 from latticework.sampling.checking.suite import CHECKS, decisions_of
 from latticework.sampling.checking.targets import SMALL, Target
-from latticework.scripts import check
+from latticework.scripts import check, command_line
 
 HEAD = """
 from dataclasses import dataclass
@@ -490,7 +489,7 @@ def test_check_is_a_word_of_the_command_line(tmp_path, monkeypatch, capsys):
     for status, *typed in ((0, "gibbs", *few), (1, f"{tmp_path}/mine.py:Mine", *few), (1, "gibs")):
         monkeypatch.setattr(sys, "argv", ["latticework", "check", *typed])
         with pytest.raises(SystemExit) as end:
-            latticework.run.main()
+            command_line.main()
         assert end.value.code == status
     captured = capsys.readouterr()
     page = "".join(captured.out.split())  # the console folds long paths

@@ -214,9 +214,10 @@ def test_an_experiment_is_described_by_a_sentence_of_one_line(name):
 
 def test_bash_completes_a_command(tmp_path):
     """The script that `-sc install=bash` prints, in bash, with the command in a folder of PATH."""
-    run = f"import sys; sys.argv[0] = 'latticework'; sys.path.insert(0, {str(ROOT.parent)!r}); "
+    run = f"import sys; sys.argv[0] = 'latticework'; sys.path.insert(0, {str(ROOT / 'src')!r}); "
+    start = "from latticework.scripts.command_line import main; main()"
     program = tmp_path / "latticework"
-    program.write_text(f"#!{sys.executable}\n{run}from latticework.run import main; main()\n")
+    program.write_text(f"#!{sys.executable}\n{run}{start}\n")
     program.chmod(0o755)
     script = f"""
         PATH={tmp_path}:$PATH

@@ -160,8 +160,8 @@ def test_a_launcher_of_ours_needs_no_package_of_plugins(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["hydra_plugins"] = sys.modules["ray"] = None  # importing them fails
-import latticework.run
-latticework.run.main()
+from latticework.scripts.command_line import main
+main()
 """
     words = [sys.executable, "-c", code, *QUICK, f"outputs={tmp_path}", *ON_RAY]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)

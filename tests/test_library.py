@@ -101,7 +101,7 @@ def test_the_import_alone_imports_no_torch():
 
 
 def test_every_public_name_is_the_object_of_its_module():
-    stub = ast.parse((ROOT / "__init__.pyi").read_text())
+    stub = ast.parse((ROOT / "src/latticework/__init__.pyi").read_text())
     found = [(node.module, alias) for node in stub.body for alias in node.names]
     assert all(alias.asname == alias.name for _, alias in found)  # else no type checker sees it
     names = [alias.name for _, alias in found]

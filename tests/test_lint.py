@@ -19,81 +19,23 @@ from packaging.specifiers import SpecifierSet
 
 NAME = "latticework"
 OURS = ("conf", "data", "experiments", "models", "run", "samplers", "sampling")
-OURS += ("scripts", "tools", "torchvision_ops")
+OURS += ("scripts", "torchvision_ops")
 
-# What a file may import of ours: modules, or packages with everything in them. The rule with the
-# longest path counts. A subpackage of experiments/ may use those that come before it here.
-# Concrete models and samplers do not import one another, except samplers of one family of models.
-# A sampler's module is imported when its name is used.
-NAMES = ["samplers.NAMES", "samplers.find", "samplers.written"]
-KERNELS = [*NAMES, "samplers.base", "samplers.checks", "samplers.scale"]
-KERNELS += ["samplers.sums", "models.base", "models.chance", "models.domain"]
-FORMS = ["models.forms", "models.product"]
-SAMPLING = ["sampling", *KERNELS]  # no Hydra, no records
-WORDS = ["sampling.annotations", "sampling.messages", "sampling.naming"]
-RECORDS = ["experiments.CONF", "experiments.records"]
-RECORDS += ["sampling.diagnostics", "sampling.tuning.ranking"]
-RUNS = ["experiments.runs", "experiments.CONF", "experiments.records", *SAMPLING]
-MEASURES = ["experiments.tasks.measures", *RUNS, "data"]
-LEARNING = ["experiments.tasks.learning", *MEASURES]
-FIGURES = ["experiments.figures", *RECORDS]
-CLAIMS = ["experiments.papers.claims", *FIGURES]
-PAPERS = ["experiments.papers", "experiments.runs.errors", "experiments.runs.sweeps", *CLAIMS]
-RATES = ["samplers.base", "models.base", "models.chance", "models.rbm", "models.rated_rbm"]
-BENCH = ["tools", "scripts", "experiments", "sampling", "samplers", "models"]
-MAY_IMPORT = {
-    "__init__.py": [],
-    "torchvision_ops.py": [],
-    "data": ["data", "torchvision_ops"],
-    "models": ["models", "torchvision_ops"],
-    "samplers": ["samplers", "models.base", "models.chance", "models.domain"],
-    "samplers/compiled": ["samplers", "models.base", "models.domain", *FORMS],
-    "samplers/block_gibbs.py": ["samplers.base", "models.base", "models.rbm"],
-    "samplers/swendsen_wang.py": ["samplers.base", "models"],
-    "samplers/rates.py": RATES,
-    "samplers/tempered.py": [*KERNELS, "models.annealed"],
-    "samplers/compiled/tempered.py": ["samplers", "models.base", "models.annealed", *FORMS],
-    "sampling": SAMPLING,
-    "sampling/adaptation.py": [*SAMPLING, "samplers.acs", "samplers.tempered"],
-    "sampling/diagnostics.py": [],
-    "sampling/dimod_sampler.py": [*SAMPLING, "models.graph"],
-    "sampling/engine.py": [*SAMPLING, "samplers.compiled", "samplers.fused"],
-    "sampling/sample.py": [*SAMPLING, "samplers.fused", "samplers.tempered"],
-    "sampling/annealing.py": [*SAMPLING, "samplers.fused", "samplers.tempered"],
-    "sampling/tempering.py": [*SAMPLING, "samplers.tempered"],
-    "sampling/starts.py": [*SAMPLING, "data.base"],
-    "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
-    "experiments/records": RECORDS,
-    "experiments/runs": RUNS,
-    "experiments/runs/signals.py": [],
-    "experiments/tasks/measures": MEASURES,
-    "experiments/tasks/learning": LEARNING,
-    "experiments/tasks/benchmark.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
-    "experiments/tasks/log_z.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
-    "experiments/tasks/sampling.py": ["experiments.tasks", *LEARNING, "samplers.tempered"],
-    "experiments/tasks": ["experiments.tasks", *LEARNING],
-    "experiments/figures": FIGURES,
-    "experiments/papers/claims": CLAIMS,
-    "experiments/papers": PAPERS,
-    "experiments/finish.py": ["experiments.runs", *PAPERS],
-    "run.py": ["data.base", "experiments.CONF", "experiments.runs", "scripts"],
-    "scripts": ["scripts", "experiments", "sampling", *NAMES],
-    "tools": BENCH,
-    "tools/gpu.py": [*BENCH, "data.base"],
-    "tools/peers": ["tools.peers"],  # what others would write
-    "tools/peers/limits.py": ["models.product"],
-}
 WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("configuration", "signals", "sweeps")]
 WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
 WITHOUT_TORCH += ["experiments/finish.py"]
-WITHOUT_TORCH += [f"tools/bench{part}.py" for part in ("", "_workers", "_workloads")]
+WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_workloads")]
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
-PACKAGE = ("*.py", *(f"{each}/**/*.py" for each in ("data", "models", "samplers", "sampling")))
-PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "tools/*.py")
-SOURCE = (*PACKAGE, "tests/*.py")
+PACKAGE = (
+    "run.py",
+    "src/latticework/*.py",
+    *(f"{each}/**/*.py" for each in ("data", "models", "samplers", "sampling")),
+)
+PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "workshop/*.py")
+SOURCE = (*PACKAGE, "tests/*.py", "workshop/tests/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
 YAML = ("conf/**/*.yaml", "experiments/**/*.yaml")
 
@@ -148,21 +90,8 @@ def covers(folder: str, path: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def forbidden(path: str, text: str) -> list[str]:
-    allowed = MAY_IMPORT.get(
-        max((r for r in MAY_IMPORT if covers(r, path)), key=len, default=""), []
-    )
-    ours = [m.removeprefix(f"{NAME}.") for m in imported(text) if within(m, NAME)]
-    return [module for module in ours if not any(within(module, each) for each in allowed)]
-
-
 def bare(path: str, text: str) -> list[str]:
     return [module for module in imported(text) if module.split(".")[0] in ("", *OURS)]
-
-
-def torchvision(path: str, text: str) -> list[str]:
-    found = [module for module in imported(text) if within(module, "torchvision")]
-    return [] if path == "data/images.py" else found
 
 
 def bare_targets(path: str, text: str) -> list[str]:
@@ -211,20 +140,6 @@ RULES = {
         "a path relative to the repository, or a placeholder",
         {"a.md": f"in `/{'home'}/me`"},
     ),
-    "layers": Rule(
-        PACKAGE,
-        forbidden,
-        "import what MAY_IMPORT allows to this file",
-        {
-            "models/ising.py": f"from {NAME}.samplers.base import State",
-            "samplers/gwg.py": f"from {NAME}.models import ising",
-            "samplers/block_gibbs.py": f"from {NAME}.models.ising import Lattice",
-            "sampling/chain.py": f"def f():\n    from {NAME}.samplers.gwg import GWG",
-            "experiments/records/record.py": f"import {NAME}.experiments.figures.curves",
-            "data/base.py": f"import {NAME}.models.base",
-            "run.py": f"from {NAME}.models.base import EnergyModel",
-        },
-    ),
     "imports name the package": Rule(
         SOURCE,
         bare,
@@ -237,9 +152,6 @@ RULES = {
     ),
     "targets name the package": Rule(
         YAML, bare_targets, f"{NAME}.models...", {"a.yaml": "_target_: models.potts.Potts"}
-    ),
-    "torchvision is imported in one place": Rule(
-        PACKAGE, torchvision, "data/images.py does", {"models/resnet.py": "import torchvision.ops"}
     ),
     "models are asked for classes": Rule(
         PACKAGE,
@@ -272,7 +184,7 @@ def test_a_file_that_breaks_the_rule_is_found(name):
 
 
 def test_classes_have_names_of_their_own():
-    paths = [path for path in files(*PACKAGE) if not path.startswith("tools/")]
+    paths = [path for path in files(*PACKAGE) if not path.startswith("workshop/")]
     nodes = [node for path in paths for node in parsed(read(path)).body]
     names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert sorted({name for name in names if names.count(name) > 1}) == []
@@ -300,10 +212,15 @@ sys.exit("torch was not blocked")
 """
 
 
+def module_name(path: str) -> str:
+    dotted = path.removesuffix(".py").replace("/", ".")
+    return dotted if path.startswith("workshop/") else f"{NAME}.{dotted}"
+
+
 def test_what_draws_figures_runs_without_torch():
-    assert [path for path in (*MAY_IMPORT, *WITHOUT_TORCH) if not (ROOT / path).exists()] == []
+    assert [path for path in WITHOUT_TORCH if not (ROOT / path).exists()] == []
     names = [
-        f"{NAME}.{path.removesuffix('.py').replace('/', '.')}"
+        module_name(path)
         for path in files(*PACKAGE)
         if any(covers(folder, path) for folder in WITHOUT_TORCH) and "__init__" not in path
     ]

@@ -100,13 +100,20 @@ def test_run_py_uses_its_own_files_beside_another_checkout(tmp_path: Path) -> No
     other.mkdir()
     (other / "__init__.py").write_text("raise ImportError('the wrong one')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    told = "import os, subprocess, sys, runpy; sys.argv = sys.argv[1:]; "
-    told += "runpy.run_path(sys.argv[0]); import latticework; print(latticework.__file__); "
-    told += "child = 'import latticework; print(latticework.__file__)'; "
-    told += "subprocess.run([sys.executable, '-c', child])"
+    script = """
+import runpy, subprocess, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+import latticework
+print(latticework.__file__, flush=True)
+subprocess.run([sys.executable, "-c", "import latticework; print(latticework.__file__)"])
+"""
     done = subprocess.run(
-        [sys.executable, "-c", told, str(ROOT / "run.py")],
+        [sys.executable, "-c", script, str(ROOT / "run.py"), "--version"],
         capture_output=True, text=True, env=environment, cwd=ROOT,
     )  # fmt: skip
-    found = [Path(line).resolve().parent for line in done.stdout.splitlines()]
-    assert found == [ROOT, ROOT], done.stderr
+    folders = [Path(line).parent for line in done.stdout.splitlines()[-2:]]
+    assert folders == [ROOT / "src" / "latticework"] * 2, done.stderr

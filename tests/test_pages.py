@@ -22,7 +22,7 @@ import latticework
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
 from latticework.sampling.exact import exact
-from latticework.tools import gpu, samplers_table
+from workshop import gpu, samplers_table
 
 configuration.register()
 

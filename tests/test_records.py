@@ -277,12 +277,12 @@ DIGITS = ("model.shape=[2,2]", "scale=smoke", "data=mnist", "data.root=null", "d
 
 def test_a_sweep_reads_its_data_once(tmp_path):
     """Runs that name the same data share them; a run that names others does not."""
-    latticework.run.loaded.cache_clear()
+    latticework.run.load_data.cache_clear()
     words = ("model.shape=[2,2]", "scale=smoke", "data=digits", "sampler=gibbs", "~figures")
     assert command_line(*words, "seed=0,1,2", "-m", outputs=tmp_path) == 0
-    assert latticework.run.loaded.cache_info()[:2] == (2, 1)  # hits, misses
+    assert latticework.run.load_data.cache_info()[:2] == (2, 1)  # hits, misses
     assert command_line(*words, "data.seed=1", outputs=tmp_path) == 0
-    assert latticework.run.loaded.cache_info()[:2] == (2, 2)
+    assert latticework.run.load_data.cache_info()[:2] == (2, 2)
 
 
 def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from latticework.samplers.scale import with_scales
 from latticework.samplers.tempered import evenly
 from latticework.sampling import tempering
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
-from latticework.tools.coverage import coverage
+from workshop.coverage import coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 

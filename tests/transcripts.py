@@ -19,8 +19,8 @@ import pytest
 from command import command_line
 from documented import ROOT
 
-import latticework.run
 from latticework.experiments.runs import errors, machine
+from latticework.scripts.command_line import main
 
 NAMES = ("README", "docs/commands", "docs/library", "docs/logging", "examples/README")
 PAGES = [ROOT / f"{name}.md" for name in NAMES]
@@ -46,7 +46,7 @@ def said(command: str) -> str:
                 runpy.run_path(first, run_name="__main__")
             elif first in errors.COMMANDS:
                 with contextlib.suppress(SystemExit):
-                    latticework.run.main()
+                    main()
             else:
                 status = command_line(*words[1:], outputs=Path("outputs"))
                 assert status == 0, err.getvalue()

@@ -111,7 +111,7 @@ def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
 def results_pages(report: Report, folder: Path) -> dict[str, str]:
     """The pages of docs/results by file name, given the figures and tables in `folder`.
 
-    README.md lists the pages of the exhibits; bench.md has what `tools.bench` measured, in
+    README.md lists the pages of the exhibits; bench.md has what `workshop.bench` measured, in
     bench.csv and bench_*.csv.
     """
     shown = [_page(section, folder) for section in report.sections]

@@ -1,0 +1,409 @@
+"""The contenders of `workshop.bench`: our kernels, their peers, and the limit.
+
+A contender makes chains for a workload. Chains advance by `burst(steps)` and return `states()`,
+`[chains, sites]`. A contender imports its libraries when it makes chains, so that each process
+loads only its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workshop.bench_targets import BIAS, COUPLING, GRAPHS, KINDS, function_of, graph_of
+from workshop.bench_workloads import ON_LATTICES, STEP_SIZES, Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from latticework.models.base import EnergyModel
+    from latticework.samplers.base import Sampler
+
+SEED = 1
+NAMES = {"gibbs-1": "gibbs", "gwg-1": "gwg", "sweep": "gibbs_sweep", "block-gibbs": "block_gibbs"}
+DENSE = 10_000  # sites up to which the plain reference can hold its coupling matrix
+LARGE = 10**7  # sites of all chains of a graph that eager steps have the memory for
+
+
+class Chains(Protocol):
+    def burst(self, steps: int) -> None:
+        """Advance all chains `steps` times."""
+
+    def states(self) -> NDArray[np.float32]:
+        """The present states, `[chains, sites]` in {0, 1}."""
+
+
+class DeclinedError(Exception):
+    """A contender cannot serve a workload; the message says why."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`needs` are the packages that must be installed, `takes` the workloads and threads.
+
+    A burst has `fewest` steps or more, where a call has a cost of its own. `own` says whether the
+    law of a step is that of our sampler, so that effective samples are the same.
+    """
+
+    make: Callable[[Workload, int], Chains]
+    takes: Callable[[Workload, int], bool] = lambda work, threads: True
+    needs: tuple[str, ...] = ()
+    fewest: int = 1
+    own: bool = True
+
+
+# Our own code.
+
+
+def model_of(work: Workload) -> "EnergyModel":
+    """The model. An RBM has random weights of the size of trained ones."""
+    from torch import Generator
+
+    if work.kind == "bnn":
+        from latticework.models.bayes_net import synthetic_bayes_net
+
+        rows, features, hidden = work.sizes
+        return synthetic_bayes_net(features, hidden, rows=rows)
+    if work.kind == "resnet":
+        from latticework.models.resnet import ResNet
+
+        side, maps, blocks = work.sizes
+        return ResNet((side, side), maps, blocks, "all" if work.model.endswith("bf16") else None)
+    if work.kind == "rbm":
+        from latticework.models.rbm import RBM
+
+        model = RBM(*work.sizes)
+        model.weight.normal_(0, 0.05, generator=Generator().manual_seed(0))
+        return model
+    if work.kind in KINDS:
+        import torch
+
+        from latticework.sampling.targets import as_model
+
+        values = work.sizes[1] if work.kind == "categories" else None
+        function = function_of(work.kind, work.sizes, torch)
+        return as_model(function, sites=work.sites, values=values)
+    if work.kind in GRAPHS:
+        return graph_of(work.kind, work.sizes)
+    from latticework.models.ising import Lattice, sherrington_kirkpatrick
+
+    if work.kind == "pairs":
+        return sherrington_kirkpatrick(work.sites, 0.5)
+    return Lattice(work.sizes, COUPLING, BIAS)
+
+
+def sampler_of(work: Workload) -> "Sampler":
+    from latticework.sampling.naming import sampler_named
+
+    sizes = {"step_size": STEP_SIZES[work.sampler]} if work.sampler in STEP_SIZES else {}
+    return sampler_named(NAMES.get(work.sampler, work.sampler), sizes)
+
+
+def start(work: Workload) -> "Tensor":
+    """Uniform states, the same for all contenders."""
+    from torch import Generator
+
+    return model_of(work).domain.uniform(work.chains, Generator().manual_seed(0))
+
+
+class Eager:
+    """Our kernels, run step by step as in `sampling.chain`."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.model, self.sampler = model_of(work), sampler_of(work)
+        self.rng = torch.Generator().manual_seed(SEED)
+        with torch.no_grad():
+            self.state: Any = self.sampler.init(start(work), self.model)
+
+    def burst(self, steps: int) -> None:
+        import torch
+
+        with torch.no_grad():
+            for _ in range(steps):
+                self.state, _ = self.sampler.step(self.state, self.model, self.rng)
+
+    def states(self) -> NDArray[np.float32]:
+        return self.state.x.numpy().copy()
+
+
+class Compiled(Eager):
+    """Our kernels by another engine, the steps of a burst in one call."""
+
+    def __init__(self, work: Workload, threads: int, engine: str = "compiled") -> None:
+        from latticework.sampling.engine import NotCompiledError, served
+
+        super().__init__(work, threads)
+        try:
+            self.kernel: Any = served(self.sampler, self.model, engine, x=start(work))[0]
+        except NotCompiledError as error:
+            raise DeclinedError(str(error)) from error
+        self.state = self.kernel.init(start(work), self.model)
+
+    def burst(self, steps: int) -> None:
+        import torch
+
+        with torch.no_grad():
+            self.state, _ = self.kernel.advance(self.state, self.model, self.rng, steps)
+
+
+def _fused(work: Workload, threads: int) -> Chains:
+    return Compiled(work, threads, "fused")
+
+
+# The peers.
+
+
+def plain_model(work: Workload) -> "nn.Module":
+    """The model of the plain reference."""
+    from workshop import plain_reference as plain
+
+    model: Any = model_of(work)
+    if work.kind == "rbm":
+        return plain.PlainRBM(model.weight.data)
+    if work.kind == "bnn":
+        features = model.inputs[:, :-1].contiguous()
+        return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
+    if work.kind == "resnet":
+        other = plain.PlainResNet(*work.sizes)
+        parts = {key.removeprefix("network."): value for key, value in model.state_dict().items()}
+        other.load_state_dict(parts)
+        return other
+    return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
+
+
+class Plain:
+    """The plain reference, in the style of the papers' scripts."""
+
+    def __init__(self, work: Workload, threads: int) -> None:
+        import torch
+
+        from workshop import plain_reference as plain
+
+        torch.set_num_threads(threads)
+        torch.manual_seed(SEED)
+        steps: dict[str, plain.Step] = {
+            "gibbs-1": plain.Gibbs(),
+            "gwg-1": plain.gwg,
+            "dula": plain.dula,
+            "dmala": plain.dmala,
+        }
+        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start(work)
+
+    def burst(self, steps: int) -> None:
+        for _ in range(steps):
+            self.x = self.step(self.x, self.model).detach()
+
+    def states(self) -> NDArray[np.float32]:
+        return self.x.numpy().copy()
+
+
+def _numba(work: Workload, threads: int) -> Chains:
+    from workshop.peers.plain_numba import Lattices
+
+    rows, columns = work.sizes
+    alpha = STEP_SIZES.get(work.sampler, 1.0)
+    x = start(work).numpy()
+    return Lattices(work.sampler, x, (rows, columns), _colours(work), COUPLING, BIAS, alpha, SEED)
+
+
+def _jax(work: Workload, threads: int) -> Chains:
+    from workshop.peers.jax_scan import Scan, lattice, rbm
+
+    alpha = STEP_SIZES.get(work.sampler, 1.0)
+    if work.kind in KINDS:
+        import jax.numpy
+
+        from workshop.peers.jax_function import kernel as on_function
+
+        function = function_of(work.kind, work.sizes, jax.numpy)
+        kernel = on_function(work.sampler, function, work.kind == "categories", alpha)
+    elif work.kind == "rbm":
+        model: Any = model_of(work)
+        named = (model.weight, model.visible_bias, model.hidden_bias)
+        weight, visible, hidden = (parameter.detach().numpy() for parameter in named)
+        kernel = rbm(work.sampler, weight, visible, hidden, alpha)
+    else:
+        rows, columns = work.sizes
+        kernel = lattice(work.sampler, (rows, columns), COUPLING, BIAS, alpha)
+    return Scan(kernel, start(work).numpy(), SEED)
+
+
+def _thrml(work: Workload, threads: int, library: str) -> Chains:
+    from workshop.peers.thrml_sweep import Sweeps
+
+    edges, weights, biases = edges_of(work)
+    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
+
+
+def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> Chains:
+    """Chains on the graph of `work` by `workshop.peers.<library>_sweeps`."""
+    peer = import_module(f"workshop.peers.{library}_sweeps")
+    return peer.Sweeps(start(work).numpy(), *edges_of(work), *rule, SEED)
+
+
+def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:
+    """The edges, their weights, and the biases of a graph or of a square lattice."""
+    graph = graph_of("torus" if work.kind == "ising" else work.kind, work.sizes)
+    return graph.edges.numpy(), graph.weights.numpy(), graph.bias.numpy()
+
+
+def _colours(work: Workload) -> NDArray[np.int64]:
+    colours = model_of(work).colours()
+    assert colours is not None
+    return colours.numpy()
+
+
+@dataclass
+class Limit:
+    """The measured limit. It does not sample."""
+
+    burst: Callable[[int], None]
+
+    def states(self) -> NDArray[np.float32]:
+        raise DeclinedError("the limit samples nothing")
+
+
+def _limit(work: Workload, threads: int) -> Chains:
+    import torch
+
+    from workshop.peers import limits
+
+    torch.set_num_threads(threads)
+    if work.kind in GRAPHS and work.sampler in ("dula", "dmala"):
+        return Limit(limits.graph(graph_of(work.kind, work.sizes), work.chains))
+    if work.kind == "ising" or work.kind in GRAPHS:
+        return Limit(limits.lattice(work.sampler, work.chains, work.sites, threads))
+    if work.kind == "rbm":
+        return Limit(limits.rbm(work.sampler, work.chains, torch.randn(work.sizes)))
+    if work.kind == "resnet":
+        side, maps, blocks = work.sizes
+        low = work.model.endswith("bf16")
+        return Limit(limits.network(side, maps, blocks, work.chains, low))
+    return Limit(limits.regression(work.chains, *work.sizes))
+
+
+def _square(work: Workload) -> bool:
+    """Whether it is a lattice on which every site has four distinct neighbours."""
+    return work.kind == "ising" and len(work.sizes) == 2 and min(work.sizes) >= 3
+
+
+def _tiled(work: Workload) -> bool:
+    """Whether it is a sweep of a lattice with sides of one length."""
+    torus = work.kind in ("ising", "torus") and _swept(work)
+    return torus and work.sizes[0] == work.sizes[1]
+
+
+def _swept(work: Workload) -> bool:
+    """Whether it is a sweep of a graph or of a square lattice."""
+    return work.sampler == "sweep" and (work.kind in GRAPHS or _square(work))
+
+
+def _few_chains(work: Workload, threads: int, fits: Callable[[Workload], bool]) -> bool:
+    return fits(work) and threads == 1 and work.chains <= 20
+
+
+def _blocked(work: Workload, threads: int, without: tuple[str, ...]) -> bool:
+    return _swept(work) and work.sites <= 10**5 and work.kind not in without
+
+
+CONTENDERS = {
+    "eager": Contender(
+        Eager, lambda work, _: work.kind not in GRAPHS or work.sites * work.chains <= LARGE
+    ),
+    "compiled": Contender(Compiled),
+    "fused": Contender(_fused, lambda work, _: work.kind not in ("ising", *GRAPHS)),
+    "plain": Contender(
+        Plain,
+        lambda work, _: (
+            work.sampler in ("gibbs-1", "gwg-1", "dula", "dmala")
+            and work.kind not in (*KINDS, *GRAPHS, "pairs")
+            and work.sites <= DENSE
+            and work.sites * work.chains <= 100 * DENSE
+            and not work.model.endswith("bf16")
+        ),
+    ),
+    "numba": Contender(
+        _numba,
+        lambda work, threads: _square(work) and work.sampler in ON_LATTICES and threads == 1,
+        needs=("numba",),
+    ),
+    "jax": Contender(
+        _jax,
+        lambda work, _: (
+            _square(work)
+            or work.kind == "rbm"
+            or (work.kind in KINDS and work.sampler in ("dmala", "dula", "gwg-1", "gibbs-1"))
+        ),
+        needs=("jax",),
+    ),
+    **{
+        name: Contender(
+            partial(_thrml, library=name),
+            # Its graph is a list of Python objects, which takes a minute to make for 10^6 sites,
+            # and all rows have as many places as the largest degree. hamon is compiled for
+            # minutes where every site is a class of its own.
+            partial(_blocked, without=without),
+            needs=(name, "jax"),
+        )
+        for name, without in (("thrml", ("power",)), ("hamon", ("power", "sk")))
+    },
+    # A chain of these is an object of its own, so a step costs the same with more of them.
+    **{
+        name: Contender(
+            partial(_sweeps, library=name),
+            partial(_few_chains, fits=fits),
+            needs=(name,),
+            own=name == "ferrotherm",
+        )
+        for name, fits in (("openjij", _swept), ("ferrotherm", _swept), ("mcising", _tiled))
+    },
+    **{
+        name: Contender(
+            partial(_sweeps, library="dwave", rule=(rule,)),
+            lambda work, threads: _swept(work) and threads == 1,
+            needs=("dwave",),
+            fewest=5,
+            own=False,
+        )
+        for name, rule in (("dwave", "Gibbs"), ("dwave-metropolis", "Metropolis"))
+    },
+    "limit": Contender(
+        _limit,
+        lambda work, _: (
+            work.kind not in (*KINDS, "pairs")
+            and not (work.kind == "bnn" and work.sampler == "gibbs-1")  # has no product
+        ),
+        needs=("numba",),
+        own=False,
+    ),
+}
+
+
+def missing(name: str) -> list[str]:
+    """The packages that the contender needs and that are not installed."""
+    return [package for package in CONTENDERS[name].needs if find_spec(package) is None]
+
+
+def statistics(work: Workload) -> Callable[[NDArray], NDArray]:
+    """A function of states `[chains, sites]`: energy and magnetisation, `[chains, 2]`.
+
+    Energy is -log pi up to a constant, magnetisation the share of sites at 1 or the first value.
+    """
+    import torch
+
+    model = model_of(work)
+
+    def both(x: NDArray) -> NDArray:
+        with torch.no_grad():
+            energy = -model.log_prob(torch.as_tensor(x, dtype=torch.float32)).numpy()
+        return np.stack([energy, x.reshape(*x.shape[:2], -1)[..., 0].mean(1)], 1)
+
+    return both

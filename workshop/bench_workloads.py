@@ -1,0 +1,98 @@
+"""The workloads of `workshop.bench`: a sampler on a model with a number of chains."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SIDES = (3, 10, 32, 100, 316, 1000)  # of square lattices: 9 to 10^6 sites
+CHAINS = (1, 10, 100, 1_000, 10_000)
+ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
+ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
+STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
+ON_FUNCTIONS = ("dmala", "gwg-1", "gibbs-1", "dula", "pafs", "avg", "dhams", "acs")
+GRAPHS = ("torus-100x100", "regular-10000x3", "gnm-800x19176", "power-100000x4", "sk-200")
+FUNCTIONS = ("readme-20", "field-30", "mlp-784x128", "categories-20x4")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A sampler on a model.
+
+    `model` is `ising-SIDExSIDE`, `pairs-SITES` (dense couplings), `rbm-VISIBLExHIDDEN`,
+    `bnn-ROWSxFEATURESxHIDDEN`, `resnet-SIDExMAPSxBLOCKS` (with `-bf16` added, its convolutions use
+    bfloat16), a function of `workshop.bench_targets`, or one of its graphs.
+    """
+
+    model: str
+    chains: int
+    sampler: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}/{self.chains}/{self.sampler}"
+
+    @property
+    def kind(self) -> str:
+        """The family of the model, the first word of its name."""
+        return self.model.split("-")[0]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers in the model's name: (784, 500) of `rbm-784x500`."""
+        return tuple(int(number) for number in self.model.split("-")[1].split("x"))
+
+    @property
+    def sites(self) -> int:
+        """Sites of one chain."""
+        one, two, three = (*self.sizes, 0, 0)[:3]
+        squares = {"resnet": one * one, "bnn": (two + 2) * three + 1}
+        squares |= dict.fromkeys(("ising", "torus"), one * two)
+        return squares.get(self.kind, one)
+
+
+def _each(model: str, chains: int, *samplers: str) -> list[Workload]:
+    return [Workload(model, chains, sampler) for sampler in samplers]
+
+
+TABLE = [
+    *_each("ising-5x5", 2, *ON_LATTICES),
+    *_each("ising-5x5", 100, *ON_LATTICES),
+    *_each("ising-25x25", 256, *ON_LATTICES),
+    *_each("ising-100x100", 100, *ON_LATTICES),
+    *_each("rbm-784x500", 100, "gibbs-1", "gwg-1", "dula", "dmala", "block-gibbs"),
+    *_each("pairs-100", 100, "gibbs-1", "gwg-1", "dula", "dmala"),
+    *_each("resnet-28x64x8", 100, "dmala"),
+    *_each("resnet-28x64x8-bf16", 100, "dmala"),
+    *_each("bnn-4889x13x500", 50, "gibbs-1", "gwg-1", "dula", "dmala"),  # COMPAS
+]
+AGAINST_SITES = [
+    Workload(f"ising-{side}x{side}", 4, sampler) for sampler in ON_LINES for side in SIDES
+]
+AGAINST_CHAINS = [
+    Workload("ising-25x25", chains, sampler) for sampler in ON_LINES for chains in CHAINS
+]
+ON_TARGETS = [
+    work
+    for model in FUNCTIONS
+    for chains in (8, 100, 1_000)
+    for work in _each(model, chains, *ON_FUNCTIONS)
+]
+ON_GRAPHS = [
+    *[
+        Workload(model, chains, "sweep")
+        for model in ("ising-100x100", *GRAPHS)
+        for chains in (1, 20, 1_000)
+        if (model, chains) != ("power-100000x4", 1_000)  # a minute a sweep for some
+    ],
+    *[
+        work
+        for model in ("regular-10000x3", "gnm-800x19176")
+        for work in _each(model, 20, "dula", "dmala", "gwg-1")
+    ],
+]
+
+
+def chosen(only: list[str]) -> Iterator[Workload]:
+    """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`."""
+    for work in dict.fromkeys([*TABLE, *ON_TARGETS, *ON_GRAPHS, *AGAINST_SITES, *AGAINST_CHAINS]):
+        if not only or any(part in work.name for part in only):
+            yield work

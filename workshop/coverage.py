@@ -1,0 +1,145 @@
+"""How often the printed 95 % intervals of log Z hold its exact value, by estimator and engine.
+
+    python -m workshop.coverage --out docs/results/coverage.csv
+
+All repetitions of a row are the chains of one call: eight ladders each of tempering, `CHAINS`
+chains of AIS, or as many particles in ten runs of an SMC sampler. Short budgets are rows, too:
+there intervals must be wide, and say so.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from torch import Generator
+
+from latticework.models.annealed import GeometricPath
+from latticework.models.base import EnergyModel
+from latticework.models.ising import erdos_renyi
+from latticework.samplers.base import Sampler
+from latticework.samplers.gwg import GWG
+from latticework.samplers.tempered import Tempered
+from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
+from latticework.sampling.engine import served
+from latticework.sampling.exact import cheap
+from latticework.sampling.tempering import Ladders, levels_of
+
+LADDERS, CHAINS, RUNS = 8, 40, 10
+ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or chain
+    ("tempering", ("eager", "compiled", "fused"), (10, 20, 40, 80, 160, 320)),
+    ("smc", ("eager", "fused"), (6, 100, 500, 2000)),
+    ("ais", ("eager", "fused"), (6, 100, 500, 2000)),
+)
+
+
+class Interval(NamedTuple):
+    """An interval of log Z - exact log Z, and whether it says that it is plain."""
+
+    low: float
+    high: float
+    plain: bool
+
+
+def tempered(
+    model: EnergyModel, kernel: Sampler, engine: str, steps: int, repetitions: int, seed: int
+) -> list[Interval]:
+    """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
+    rng = Generator().manual_seed(seed)
+    x = model.domain.uniform(repetitions * LADDERS, rng).float()
+    schedule = Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
+    sampler = Tempered(kernel, schedule=schedule)
+    moving, _ = served(sampler, model, engine, (), x, steps)
+    state, kept = moving.init(x, model), []
+    for _ in range(steps):
+        state, _ = moving.step(state, model, rng)
+        kept.append(levels_of(moving.within(state)))
+    last = moving.within(state)
+    found = Ladders.recorded(last, kept[steps // 2 :], last.trips, steps)
+    groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
+    return [Interval(*found.only(group).interval) for group in groups]
+
+
+def annealed(
+    model: EnergyModel,
+    kernel: Sampler,
+    engine: str,
+    steps: int,
+    repetitions: int,
+    seed: int,
+    runs: int,
+) -> list[Interval]:
+    """Intervals of AIS, or with `runs` of SMC, with equal steps of beta."""
+    path, rng = GeometricPath(model), Generator().manual_seed(seed)
+    x = path.draw(repetitions * CHAINS, rng)
+    done = anneal(kernel, path, x, linear(steps), rng, 1, repetitions * runs, engine)
+    base, found = float(path.log_z_start()), []
+    for log_weight in done.log_weight.view(repetitions, -1):
+        low, high = estimate_log_normaliser(log_weight, rng, runs).interval
+        found.append(Interval(base + low, base + high, high < math.inf))
+    return found
+
+
+def coverage(
+    model: EnergyModel,
+    kernel: Sampler,
+    estimator: str,
+    engine: str,
+    steps: int,
+    repetitions: int = 400,
+    seed: int = 0,
+) -> dict[str, object]:
+    """The row of a table: how many of the intervals hold the exact log Z of `model`."""
+    known = cheap(model)
+    assert known is not None
+    with torch.no_grad():
+        if estimator == "tempering":
+            found = tempered(model, kernel, engine, steps, repetitions, seed)
+        else:
+            runs = RUNS if estimator == "smc" else 0
+            found = annealed(model, kernel, engine, steps, repetitions, seed, runs)
+    exact = float(known.log_z)
+    plain = [each for each in found if each.plain]
+    widths = sorted(each.high - each.low for each in plain)
+    return {
+        "estimator": estimator,
+        "engine": engine,
+        "steps": steps,
+        "repetitions": repetitions,
+        "cover": _share(exact, found),
+        "plain": round(len(plain) / repetitions, 4),
+        "plain that cover": _share(exact, plain) if plain else "",
+        "median width": round(float(widths[len(widths) // 2]), 3) if plain else "",
+    }
+
+
+def _share(exact: float, of: list[Interval]) -> float:
+    return round(sum(each.low <= exact <= each.high for each in of) / len(of), 4)
+
+
+def rows(repetitions: int) -> Iterator[dict[str, object]]:
+    model = erdos_renyi(16, 4, 0.35)
+    for estimator, engines, budgets in ROWS:
+        for steps, engine in product(budgets, engines):
+            yield coverage(model, GWG(), estimator, engine, steps, repetitions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
+    parser.add_argument("--repetitions", type=int, default=400)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    table = []
+    for row in rows(given.repetitions):
+        table.append(row)
+        print(row, flush=True)
+        pd.DataFrame(table).to_csv(given.out, index=False)
+
+
+if __name__ == "__main__":
+    main()
