@@ -10,7 +10,8 @@ if __name__ == "__main__":  # in a checkout, installed or not
     sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
     from latticework.scripts.command_line import main
 
-    sys.exit(main())
+    main()
+    sys.exit()
 
 from collections.abc import Callable
 from functools import lru_cache, partial
