@@ -9,8 +9,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import latticework
+from latticework.experiments.records.record import BUNDLES
 
-records = latticework.load_all(latticework.BUNDLES / "ising_sampling.zip")
+records = latticework.load_all(BUNDLES / "ising_sampling.zip")
 print(len(records), "runs; the first has the columns", list(records[0].metrics.columns))
 
 # %% [markdown]

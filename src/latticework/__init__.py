@@ -3,28 +3,45 @@
 The names of `__init__.pyi` are imported when first used, so `import latticework` imports no torch.
 """
 
-import ast
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+import ast as _ast
+import warnings as _warnings
+from importlib import import_module as _import_module
+from pathlib import Path as _Path
+from typing import Any as _Any
 
-_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-_MODULES = {  # of the public names
-    alias.name: str(node.module)
-    for node in _STUB.body
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
+
+def _read_public_names() -> dict[str, str]:
+    """Return the module of each public name, as `__init__.pyi` lists them."""
+    stub = _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    modules = {}
+    for node in stub.body:
+        if isinstance(node, _ast.ImportFrom):
+            modules |= {alias.name: str(node.module) for alias in node.names}
+    return modules
+
+
+_MODULES = _read_public_names()
+# Names that were public until 0.2: they work, with a warning, until the release after the next.
+_MOVED = {
+    "BUNDLES": "latticework.experiments.records.record",
+    "Poisoned": "latticework.sampling.chain",
+    "ensure_importable": "latticework.torchvision_ops",
 }
 __all__ = sorted(_MODULES)
 
 
-def __getattr__(name: str) -> Any:
-    """The public `name`, from its module; later uses find it here."""
+def __getattr__(name: str) -> _Any:
+    """Import the public `name` from its module; later uses find it here."""
+    if name in _MOVED:
+        advice = f"latticework.{name} moved: import it from {_MOVED[name]}"
+        _warnings.warn(advice, DeprecationWarning, stacklevel=2)
+        return getattr(_import_module(_MOVED[name]), name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_MODULES[name]), name)
-    return found
+    value = getattr(_import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return __all__

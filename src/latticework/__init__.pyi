@@ -1,5 +1,6 @@
 # The names of the package. `__init__.py` reads this file, and so do editors and type checkers.
 
+# Sampling, checks and races
 from latticework.sampling.checking.check import CheckReport as CheckReport, check as check
 from latticework.sampling.checking.draws import (
     DrawsReport as DrawsReport,
@@ -18,21 +19,17 @@ from latticework.sampling.metrics import (
     Reference as Reference,
     Trace as Trace,
 )
-from latticework.experiments.records.record import (
-    BUNDLES as BUNDLES,
-    Record as Record,
-    load_all as load_all,
-)
 from latticework.sampling.adaptation import (
     AcceptanceControl as AcceptanceControl,
     Adaptation as Adaptation,
 )
 from latticework.sampling.chain import Reading as Reading, run_chain as run_chain
 from latticework.sampling.adaptation import CycleControl as CycleControl
-from latticework.sampling.chain import Poisoned as Poisoned
 from latticework.sampling.result import SampleResult as SampleResult
 from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning, sample as sample
 from latticework.sampling.tuning.race import race as race
+
+# Targets
 from latticework.models.annealed import GeometricPath as GeometricPath, ScaledRBM as ScaledRBM
 from latticework.models.base import (
     AnnealedModel as AnnealedModel,
@@ -93,6 +90,8 @@ from latticework.models.regression import (
     synthetic_regression as synthetic_regression,
 )
 from latticework.models.resnet import ResNet as ResNet
+
+# Samplers
 from latticework.samplers.acs import ACS as ACS
 from latticework.samplers.avg import AVG as AVG
 from latticework.samplers.base import (
@@ -133,4 +132,6 @@ from latticework.samplers.sweep import (
 )
 from latticework.samplers.swendsen_wang import SwendsenWang as SwendsenWang
 from latticework.samplers.tempered import Tempered as Tempered
-from latticework.torchvision_ops import ensure_importable as ensure_importable
+
+# Records of runs
+from latticework.experiments.records.record import Record as Record, load_all as load_all
