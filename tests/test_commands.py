@@ -193,7 +193,7 @@ def test_the_version_is_latticeworks_pytorchs_and_pythons(printed):
 
 def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
     text = printed("--help")
-    places = [text.index(f"\n  {name:5}  ") for name in ("check", "race", "why", "trace")]
+    places = [text.index(f"\n  {name:5}  ") for name in ("check", "race", "trace")]
     assert sorted(places) == places
     groups = text.index("Groups (group=option)")
     assert places[-1] < groups

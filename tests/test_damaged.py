@@ -14,7 +14,6 @@ import pytest
 
 import latticework.scripts.figures
 import latticework.scripts.trace
-import latticework.scripts.why
 from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus
@@ -23,6 +22,7 @@ from latticework.experiments.papers.inventory import holding
 from latticework.experiments.papers.view import gather
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.identity import DIGITS
+from latticework.experiments.records.record import opened
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import declared
 
@@ -103,8 +103,7 @@ def test_damaged_records(folder, tmp_path, capsys):
     assert len(list(tmp_path.rglob("own.png"))) == 1
     for path, message in broken.items():
         assert f"left out: the record {path} is damaged: {message}; run its command again" in told
-        words = [str(path), str(folder / WHOLE)]
-        found = said(capsys, lambda words=words: latticework.scripts.why.main(words))
+        found = said(capsys, lambda path=path: opened(path))
         assert message in found
         assert str(path) in found.replace("\n", "")
 
@@ -119,7 +118,7 @@ def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
     advice = "): restore it, with git or from a copy, or make it again with python -m "
     for command in (
         lambda: figures(tmp_path / "outputs"),
-        lambda: latticework.scripts.why.main([f"{file}/a", f"{file}/a"]),
+        lambda: opened(f"{file}/a"),
         lambda: gather(tmp_path / "outputs", bundles=tmp_path, known=catalogue(), drawing=False),
     ):
         found = said(capsys, command)

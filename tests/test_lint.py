@@ -26,7 +26,7 @@ WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
 WITHOUT_TORCH += ["experiments/finish.py"]
 WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_workloads")]
-SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace", "why")
+SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
 PACKAGE = (

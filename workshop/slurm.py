@@ -27,7 +27,7 @@ from torch import Tensor
 
 from latticework.experiments.records.record import load_all
 from latticework.models.ising import Lattice
-from latticework.scripts.why import compare
+from workshop.compare import first_difference
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 MISSING = "skipped: {} is not installed; on Debian: apt-get install slurm-wlm munge"
@@ -181,7 +181,7 @@ def equal(plain: Path, outputs: Path) -> int:
     known = {Path(str(r.path)).relative_to(plain): r for r in load_all(plain)}
     assert found, f"no record in {outputs}"
     for name, record in found.items():
-        differ = compare(known[name], record).numbers
+        differ = first_difference(known[name].metrics, record.metrics)
         assert not differ, f"{name}: {differ}"
     return len(found)
 

@@ -39,7 +39,7 @@ if not any(word.startswith("--info") for word in sys.argv):  # which Hydra answe
 logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
 
 PACKAGE = "latticework."
-COMMANDS = ("check", "race", "why", "trace")  # scripts that are also `latticework NAME ...`
+COMMANDS = ("check", "race", "trace")  # scripts that are also `latticework NAME ...`
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
 HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
 
