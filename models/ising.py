@@ -131,7 +131,8 @@ class Lattice(EnergyModel):
                 return form
         lists, degree = neighbour_lists(self.neighbours, self.exists)
         shifts, bits = joins(self.shape, self.periodic)
-        offset = array(2 * self._half_offset()).astype(np.float64)
+        bias, degrees = self.bias.double(), self.degree.double()
+        offset = array(2 * torch.sub(bias, degrees, alpha=2 * self.coupling))
         kinds, kind = np.unique(offset, return_inverse=True)
         odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
         with np.errstate(over="ignore"):  # exp(-odds) = inf gives the right limit, 0
@@ -250,7 +251,7 @@ class DenseIsing(EnergyModel):
         coupling, bias = self.coupling.detach(), self.bias.detach()
         return PairForm(
             matrix=array(8 * coupling),
-            offset=array(2 * bias - 4 * coupling.sum(1)),
+            offset=array((2 * bias - 4 * coupling.sum(1, dtype=torch.float64)).float()),
             diagonal=np.zeros(len(bias), np.float32),
             low=0.0,
             high=1.0,
