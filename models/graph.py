@@ -249,19 +249,22 @@ class Graph(EnergyModel):
         return float(2 * reach.max())
 
     def restricted(self, evidence: "Evidence") -> "Graph":
-        """Edges to known sites become fields."""
+        """Edges to known sites become fields, and what known sites have of log pi the offset."""
         place = torch.full_like(evidence.state[0], -1, dtype=torch.long)
         place[evidence.free] = torch.arange(len(evidence.free), device=place.device)
-        spins = spins_of(evidence.state[0].to(self.bias)).masked_fill(place >= 0, 0)
-        field = self.bias.double()
-        offset = self.offset + float((self.bias * spins).sum())
+        spins = spins_of(evidence.state[0].double()).masked_fill(place >= 0, 0)
+        field, weights = self.bias.double(), self.weights.double()
+        offset = self.offset + float((field * spins).sum())
         one, other = self.edges.unbind(1)
         for here, there in ((one, other), (other, one)):
-            field = field.index_add(0, here, (self.weights * spins[there]).double())
-        offset += float((self.weights * spins[one] * spins[other]).sum())
+            field = field.index_add(0, here, weights * spins[there])
+        offset += float((weights * spins[one] * spins[other]).sum())
         kept = (place[one] >= 0) & (place[other] >= 0)
-        pairs = torch.stack((place[one[kept]], place[other[kept]]), 1)
-        return Graph(pairs, self.weights[kept], field[evidence.free], offset=offset)
+        pairs, field = torch.stack((place[one[kept]], place[other[kept]]), 1), field[evidence.free]
+        smaller = Graph(pairs.cpu(), weights[kept].cpu(), field.cpu(), offset=offset)
+        smaller.to(self.bias)  # then again the parameters, which were in single precision
+        smaller.weights.data, smaller.bias.data = self.weights[kept], field.to(self.bias)
+        return smaller
 
     # Evaluation.
 
