@@ -22,6 +22,7 @@ from latticework.models.forms import (
 )
 from latticework.samplers.compiled.choose import SEVERAL, TWINS, twin_of
 from latticework.samplers.sums import Wanted
+from latticework.sampling.targets import check_target
 
 PIN = 40.0  # field of a leaf, which never moves
 
@@ -263,3 +264,23 @@ def test_a_model_has_the_log_odds_of_a_hub(name):
     exact, state, site = log_odds_of_hub(model, x), x.unsqueeze(0), torch.zeros(1, dtype=torch.long)
     found = model.site_log_probs(state, model.cache(state), site)[0].double()
     assert ((found - found[0]) - (exact - exact[0])).abs().max() < 1e-2
+
+
+@pytest.mark.parametrize("sites", [100, 1_000_000])
+@pytest.mark.parametrize("beyond", [False, True])
+def test_a_target_may_round_otherwise_alone_but_not_differ(sites, beyond):
+    """A sum of a million terms that cancel depends on how many chains a library adds together."""
+    error = torch.finfo(torch.float32).eps * sites  # of a sum with a term of 1 for each site
+    error = 10 * max(error, 1e-3) if beyond else 0.4 * error
+    weight = torch.linspace(-1, 1, sites, dtype=torch.float64)
+
+    def function(x: Tensor) -> Tensor:
+        return ((x.double() @ weight) + error * (len(x) == 1)).float()
+
+    model, x = lw.Function(function, lw.Binary(sites)), torch.zeros(2, sites)
+    x[:, : sites // 4], x[:, -(sites // 4) :] = 1, 1  # the terms add up to 0
+    if beyond:
+        with pytest.raises(ValueError, match="must not depend on the number of chains"):
+            check_target(model, x)
+    else:
+        check_target(model, x)
