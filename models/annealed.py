@@ -218,7 +218,7 @@ class ScaledRBM(RBM, AnnealedModel):
         EnergyModel.__init__(self)
         if not isinstance(model, RBM):
             raise ValueError(f"ScaledRBM anneals an RBM, got {type(model).__name__}")
-        self.model, self.domain = model, model.domain
+        self.model, self.domain, self.offset = model, model.domain, model.offset
         start = _base(model, log_odds)[0].to(model.visible_bias)
         self.register_buffer("beta", torch.zeros_like(start[0]))
         self.register_buffer("start_bias", start)  # b0
@@ -258,7 +258,7 @@ class ScaledRBM(RBM, AnnealedModel):
         self._here, self._tried = None, []
 
     def know(self, x: Tensor) -> Cache:
-        linear = x @ (self.model.visible_bias - self.start_bias)
+        linear = x @ (self.model.visible_bias - self.start_bias) + self.offset
         if not self.beta.ndim or self._here is None or len(self._tried) != 1:
             return self.model.path_inputs(x), linear
         ((new, inputs),) = self._tried  # a proposal, which chains took or not
@@ -296,6 +296,9 @@ class ScaledRBM(RBM, AnnealedModel):
     def scaled(self, change: Tensor) -> Tensor:
         return change * _by_row(self.beta, change) if self.beta.ndim else change
 
+    def constant(self) -> Tensor | float:
+        return self.offset * self.beta if self.offset else 0.0
+
     def biases(self, sites: Tensor) -> Tensor:
         return self.visible_bias.index_select(-1, sites)
 
@@ -318,7 +321,7 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     domain = model.domain
     if log_odds is None:
         count = math.log(domain.count())  # raises where there are infinitely many
-        return torch.zeros(domain.shape), torch.tensor(-count)
+        return torch.zeros(domain.shape), torch.tensor(-count, dtype=torch.get_default_dtype())
     if not isinstance(domain, Binary) or log_odds.shape != domain.shape:
         raise ValueError(
             f"log_odds need a binary domain and one number a site, got {list(log_odds.shape)} "
@@ -330,7 +333,9 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
             "inside"
         )
     field = log_odds / (domain.high - domain.low)
-    return field, -softplus(log_odds).sum() - domain.low * field.sum()
+    exact = log_odds.double()
+    total = softplus(exact).sum() + domain.low * exact.sum() / (domain.high - domain.low)
+    return field, -total.to(field.dtype)
 
 
 def _by_row(values: Tensor, like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ methods, which evaluate a change of a few sites without evaluating the whole mod
 Hamming ball and locally balanced).
 """
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -117,6 +118,9 @@ class EnergyModel(nn.Module, ABC):
         from latticework.models.conditioned import Conditioned, Evidence  # noqa: PLC0415
 
         evidence = Evidence(self.domain, known, self.names, self._evidence())
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        if (place := next(tensors, None)) is not None:
+            evidence.to(place.device)
         owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
         closed = self.restricted(evidence) if same and evidence.chains is None else None
@@ -140,7 +144,7 @@ class EnergyModel(nn.Module, ABC):
     def restricted(self, evidence: "Evidence") -> "EnergyModel | None":
         """A smaller model of the free sites, with its own closed forms; None where there is none.
 
-        Equal to this one at completed states, up to a constant.
+        Equal to this one at completed states, so that log Z is that of the evidence.
         """
         return None
 

@@ -151,10 +151,10 @@ class BayesNet(Predictor):
     def cache(self, x: Tensor) -> Cache:
         """The outputs `[chains, rows]`, to which `moved` adds changes, and log pi.
 
-        The rounding error is about 1e-4 of an output after a thousand flips.
+        The outputs are in double precision, so that changes add up without drift.
         """
         outputs = self.outputs(x, self.inputs)
-        return outputs, self._log_prob(outputs)
+        return outputs.double(), self._log_prob(outputs)
 
     def _change(self, x: Tensor, sites: Tensor) -> Tensor:
         """Change of the outputs by a flip of each of `sites` `[n]`, `[chains, n, rows]`.
@@ -178,7 +178,8 @@ class BayesNet(Predictor):
     def _flipped(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Tensor]:
         """`_change`, and log pi after each flip, `[chains, n]`."""
         change = self._change(x, sites)
-        error = (cache[0].unsqueeze(1) + change).sigmoid_().sub_(self.targets)
+        outputs = cache[0].to(change.dtype).unsqueeze(1)
+        error = (outputs + change).sigmoid_().sub_(self.targets)
         return change, error.square_().mean(-1).mul_(-self.scale)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:

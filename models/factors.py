@@ -192,15 +192,22 @@ class Factors(EnergyModel):
         return Factor(scope, now.reshape(log.shape))
 
     def restricted(self, evidence: "Evidence") -> "Factors":
-        """Tables at the known values. Those without a free variable are a constant, left out."""
+        """Tables at the known values. Those without a free variable make one number."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
-        found = []
+        found, constant = [], 0.0
         for scope, log in map(self.table, range(len(self.factors))):
             at = tuple(slice(None) if site in place else codes[site] for site in scope)
             if free := tuple(place[site] for site in scope if site in place):
                 found.append(Factor(free, log[at]))
+            else:
+                constant += float(log[at])
+        if constant:
+            found.append(Factor((), np.array(constant)))
         smaller = Factors(found, [self.sizes[site] for site in place])
+        logs = [log.ravel() for _, log in smaller.factors]
+        smaller.to(self.flat)  # then again the tables, which were in single precision
+        smaller.flat.data = torch.from_numpy(np.concatenate([*logs, [0.0]])).to(self.flat)
         smaller.domain = evidence.domain  # one-hot if this one is, also where two values are left
         if self.labels is not None:
             smaller.labels = tuple(self.labels[site] for site in place)

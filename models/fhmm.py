@@ -82,26 +82,26 @@ class FactorialHMM(EnergyModel):
         return self._evaluated(x, self._residual(x))
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        (residual,) = self.cache(x)
-        return *self._evaluated(x, residual), (residual,)
+        residual = self._residual(x)
+        return *self._evaluated(x, residual), (residual.double(),)
 
     def cache(self, x: Tensor) -> Cache:
-        """The residuals r, `[chains, length]`."""
-        return (self._residual(x),)
+        """The residuals r, `[chains, length]`, in double precision: changes add up without drift."""
+        return (self._residual(x).double(),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = (new - x.index_select(1, sites)) * self.weight[sites % self.factors]
-        return (cache[0].index_add_(1, sites // self.factors, change, alpha=-1),)
+        return (cache[0].index_add_(1, sites // self.factors, change.double(), alpha=-1),)
 
     def _gradient_at(self, x: Tensor, residual: Tensor, sites: Tensor) -> Tensor:
         """The gradient at `sites`, `[chains, n]`."""
         time = sites // self.factors
         earlier, later = time > 0, time < self.length - 1
         weight = self.weight[sites % self.factors] / self.sigma**2
-        grad = residual.index_select(1, time) * weight + self.start * ~earlier
+        grad = residual.index_select(1, time).to(x.dtype) * weight + self.start * (~earlier).to(x)
         for there, step in ((earlier, -self.factors), (later, self.factors)):
             near = x.index_select(1, torch.where(there, sites + step, sites))
-            grad += (2 * near - 1) * (self.stay * there)
+            grad += (2 * near - 1) * (self.stay * there.to(x))
         return grad
 
     def _hessian(self, sites: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class FactorialHMM(EnergyModel):
         weight = self.weight[factor]
         together = (apart == 0) * torch.outer(weight, weight) / -(self.sigma**2)
         linked = (apart.abs() == 1) & (factor.unsqueeze(-1) == factor)
-        return together + 2 * self.stay * linked
+        return together + 2 * self.stay * linked.to(weight)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         change = 1 - 2 * x.index_select(1, sites)

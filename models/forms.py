@@ -51,7 +51,7 @@ class GraphForm(NamedTuple):
     starts: NDArray[np.int64]  # [sites + 1]
     neighbours: NDArray[np.int32]  # [2 edges], those of site 0, of site 1, ...
     slope: NDArray[np.float32]  # [2 edges]
-    offset: NDArray[np.float32]  # [sites]
+    offset: NDArray[np.float64]  # [sites]; a sum over a hub's edges, of which little may be left
     order: NDArray[np.int32]  # [sites], class after class of independent sites
     classes: NDArray[np.int64]  # [classes + 1], where each begins in `order`
     edges: NDArray[np.int32]  # [edges, 2]

@@ -193,7 +193,7 @@ class Graph(EnergyModel):
             starts=array(self.starts),
             neighbours=array(self.ends.int()),
             slope=array(self._values() * 4),
-            offset=array(self.gradient(torch.zeros(1, self.domain.dim))[0]),
+            offset=array(self._offset()),
             order=array(colours.argsort(stable=True).int()),
             classes=array(torch.cat((colours.new_zeros(1), colours.bincount().cumsum(0)))),
             edges=array(self.edges.int()),
@@ -202,6 +202,16 @@ class Graph(EnergyModel):
         )
         self._formed = self.weights.clone(), self.bias.clone(), form
         return form
+
+    def _offset(self) -> Tensor:
+        """Each site's log-odds given that its neighbours are 0, `[sites]`, in float64.
+
+        A hub has the sum of all its weights here, which neighbours at 1 cancel.
+        """
+        field = self.bias.double()
+        for side in self.edges.unbind(1):
+            field = field.index_add(0, side, self.weights.double(), alpha=-1)
+        return field.mul_(2)
 
     def _values(self) -> Tensor:
         """The weight at each place of the rows, `[2 m]`."""
@@ -233,25 +243,28 @@ class Graph(EnergyModel):
     @property
     def flip_bound(self) -> float:  # type: ignore[override]
         """An upper bound on how much one flip changes the log-probability. Reads the host."""
-        reach = self.bias.abs()
+        reach = self.bias.double().abs()
         for side in self.edges.unbind(1):
-            reach = reach.index_add(0, side, self.weights.abs())
+            reach = reach.index_add(0, side, self.weights.double().abs())
         return float(2 * reach.max())
 
     def restricted(self, evidence: "Evidence") -> "Graph":
-        """Edges to known sites become fields."""
+        """Edges to known sites become fields, and what known sites have of log pi the offset."""
         place = torch.full_like(evidence.state[0], -1, dtype=torch.long)
         place[evidence.free] = torch.arange(len(evidence.free), device=place.device)
-        spins = spins_of(evidence.state[0].to(self.bias)).masked_fill(place >= 0, 0)
-        field = self.bias.double()
-        offset = self.offset + float((self.bias * spins).sum())
+        spins = spins_of(evidence.state[0].double()).masked_fill(place >= 0, 0)
+        field, weights = self.bias.double(), self.weights.double()
+        offset = self.offset + float((field * spins).sum())
         one, other = self.edges.unbind(1)
         for here, there in ((one, other), (other, one)):
-            field = field.index_add(0, here, (self.weights * spins[there]).double())
-        offset += float((self.weights * spins[one] * spins[other]).sum())
+            field = field.index_add(0, here, weights * spins[there])
+        offset += float((weights * spins[one] * spins[other]).sum())
         kept = (place[one] >= 0) & (place[other] >= 0)
-        pairs = torch.stack((place[one[kept]], place[other[kept]]), 1)
-        return Graph(pairs, self.weights[kept], field[evidence.free], offset=offset)
+        pairs, field = torch.stack((place[one[kept]], place[other[kept]]), 1), field[evidence.free]
+        smaller = Graph(pairs.cpu(), weights[kept].cpu(), field.cpu(), offset=offset)
+        smaller.to(self.bias)  # then again the parameters, which were in single precision
+        smaller.weights.data, smaller.bias.data = self.weights[kept], field.to(self.bias)
+        return smaller
 
     # Evaluation.
 

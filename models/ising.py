@@ -131,7 +131,8 @@ class Lattice(EnergyModel):
                 return form
         lists, degree = neighbour_lists(self.neighbours, self.exists)
         shifts, bits = joins(self.shape, self.periodic)
-        offset = array(2 * self._half_offset()).astype(np.float64)
+        bias, degrees = self.bias.double(), self.degree.double()
+        offset = array(2 * torch.sub(bias, degrees, alpha=2 * self.coupling))
         kinds, kind = np.unique(offset, return_inverse=True)
         odds = kinds[:, None] + 8 * self.coupling * np.arange(lists.shape[1] + 1)
         with np.errstate(over="ignore"):  # exp(-odds) = inf gives the right limit, 0
@@ -161,7 +162,10 @@ class Lattice(EnergyModel):
         near, exists = self.neighbours[:, 1::2], self.exists[:, 1::2]  # one direction of each axis
         sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
         edges = torch.stack((sites, near), -1)[exists > 0]
-        return Graph(edges, 2 * self.coupling, self.bias).restricted(evidence)
+        graph = Graph(edges.cpu(), 2 * self.coupling, self.bias.cpu()).to(self.bias)
+        graph.weights.data.fill_(2 * self.coupling)
+        graph.bias.data = self.bias
+        return graph.restricted(evidence)
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
         """Computed by transfer matrices. Raises ValueError if the lattice is too wide for them."""
@@ -226,6 +230,7 @@ class DenseIsing(EnergyModel):
     """
 
     quadratic = True
+    offset = 0.0  # of log pi: what the known sites of `given` have of it
 
     def __init__(self, coupling: Tensor, bias: Tensor | float = 0.0) -> None:
         super().__init__()
@@ -250,22 +255,27 @@ class DenseIsing(EnergyModel):
         coupling, bias = self.coupling.detach(), self.bias.detach()
         return PairForm(
             matrix=array(8 * coupling),
-            offset=array(2 * bias - 4 * coupling.sum(1)),
+            offset=array((2 * bias - 4 * coupling.sum(1, dtype=torch.float64)).float()),
             diagonal=np.zeros(len(bias), np.float32),
             low=0.0,
             high=1.0,
         )
 
     def restricted(self, evidence: "Evidence") -> "DenseIsing":
-        """Couplings to known sites become fields."""
-        free, rows = evidence.free, self.coupling.index_select(0, evidence.free)
-        field = rows.index_select(1, evidence.known) @ spins_of(evidence.values.to(rows))
-        bias = self.bias.index_select(0, free) + 2 * field
-        return DenseIsing(rows.index_select(1, free), bias)
+        """Couplings to known sites become fields, what known sites have of log pi the offset."""
+        free, known = evidence.free, evidence.known
+        rows, spins = self.coupling.index_select(0, free), spins_of(evidence.values.double())
+        field = rows.index_select(1, known).double() @ spins
+        bias = self.bias.index_select(0, free).double() + 2 * field
+        smaller = DenseIsing(rows.index_select(1, free), bias.to(rows))
+        among = self.coupling.index_select(0, known).index_select(1, known).double()
+        own = spins @ (among @ spins + self.bias.index_select(0, known).double())
+        smaller.offset = self.offset + float(own)
+        return smaller
 
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
-        return (spins * (spins @ self.coupling + self.bias)).sum(-1)
+        return (spins * (spins @ self.coupling + self.bias)).sum(-1) + self.offset
 
     def gradient(self, x: Tensor) -> Tensor:
         """2 b + 4 J s, which is also each site's log-odds given the rest, `[chains, d]`."""
@@ -276,7 +286,8 @@ class DenseIsing(EnergyModel):
 
     def _log_prob(self, x: Tensor, grad: Tensor) -> Tensor:
         spins = spins_of(x)
-        return torch.linalg.vecdot(spins, grad).mul_(0.5).add_(spins @ self.bias).mul_(0.5)
+        log_prob = torch.linalg.vecdot(spins, grad).mul_(0.5).add_(spins @ self.bias).mul_(0.5)
+        return log_prob.add_(self.offset) if self.offset else log_prob
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         grad = self.gradient(x)

@@ -33,6 +33,7 @@ class LogQuadratic(EnergyModel, NearQuadratic):
     weight: Tensor
     bias: Tensor
     quadratic = True
+    offset = 0.0  # of log pi: what spins of other values leave (`quadratic_ising`)
 
     def __init__(
         self,
@@ -56,12 +57,14 @@ class LogQuadratic(EnergyModel, NearQuadratic):
         self.register_buffer("bias", field.float().expand(dim).clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x * (x @ self.weight + self.bias)).sum(-1)
+        return (x * (x @ self.weight + self.bias)).sum(-1) + self.offset
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient is 2 W x + b."""
         field = affine(self.bias, x, self.weight)
         log_prob = torch.linalg.vecdot(x, field)
+        if self.offset:
+            log_prob += self.offset
         return log_prob, field.mul_(2).sub_(self.bias)
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -93,14 +96,16 @@ def quadratic_ising(
 ) -> LogQuadratic:
     """The target s' c A s + b' s of spins s on a lattice, in coordinates x in {low, high}.
 
-    A is the lattice's binary adjacency. With s = k x + m, W is k^2 c A and the bias is k (b + 2 m c
-    A 1).
+    A is the lattice's binary adjacency. With s = k x + m, W is k^2 c A, the bias is k (b + 2 m c
+    A 1) and the offset m^2 c 1'A 1 + m b'1.
     """
     matrix = coupling * Lattice(shape, coupling, bias, periodic).adjacency()
     domain = Binary(len(matrix), low, high)  # refuses high <= low
     k, m = 2 / (high - low), -(high + low) / (high - low)
     field = k * (bias + 2 * m * matrix.sum(-1))
-    return LogQuadratic(k**2 * matrix, field, domain=domain)
+    model = LogQuadratic(k**2 * matrix, field, domain=domain)
+    model.offset = m**2 * float(matrix.double().sum()) + m * bias * len(matrix)
+    return model
 
 
 class Sine(EnergyModel, NearQuadratic):

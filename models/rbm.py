@@ -32,6 +32,8 @@ class RBM(EnergyModel):
     The model is `untrained` until a state is loaded, or the attribute is set to False.
     """
 
+    offset = 0.0  # of log p: what the known units of `given` have of it
+
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:
         super().__init__()
         if visible < 1 or hidden < 1:
@@ -57,13 +59,16 @@ class RBM(EnergyModel):
         return RBMForm(array(self.weight), array(self.visible_bias), array(self.hidden_bias))
 
     def restricted(self, evidence: "Evidence") -> "RBM":
-        """The rows of known units are added to the hidden biases."""
+        """The rows of known units are added to the hidden biases; their biases are the offset."""
         with torch.random.fork_rng(devices=[]):  # for weights that are replaced
             smaller = RBM(len(evidence.free), len(self.hidden_bias))
         smaller.weight.data = self.weight.index_select(0, evidence.free)
         smaller.visible_bias.data = self.visible_bias.index_select(0, evidence.free)
-        rows, values = self.weight.index_select(0, evidence.known), evidence.values.to(self.weight)
-        smaller.hidden_bias.data = self.hidden_bias + values @ rows
+        rows, values = self.weight.index_select(0, evidence.known), evidence.values.double()
+        inputs = self.hidden_bias.double() + values @ rows.double()
+        smaller.hidden_bias.data = inputs.to(self.hidden_bias)
+        known = self.visible_bias.index_select(0, evidence.known).double()
+        smaller.offset = self.offset + float(values @ known)
         return smaller
 
     def path_inputs(self, x: Tensor) -> Tensor:
@@ -80,12 +85,16 @@ class RBM(EnergyModel):
         """Changes of units `[chains, ...]` times the scale of W."""
         return change
 
+    def constant(self) -> Tensor | float:
+        """The offset, a number or `[chains]`."""
+        return self.offset
+
     def biases(self, sites: Tensor) -> Tensor:
         """The biases of some visible units, `[sites]`, or `[chains, sites]`."""
         return self.visible_bias.index_select(0, sites)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) + softplus(self.hidden_inputs(x)).sum(-1)
+        return self.linear(x) + softplus(self.hidden_inputs(x)).sum(-1) + self.constant()
 
     def gradient(self, x: Tensor) -> Tensor:
         return self.visible_inputs(self.hidden_inputs(x).sigmoid_())
@@ -93,6 +102,8 @@ class RBM(EnergyModel):
     def _evaluated(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
         total = softplus_sum(inputs)
         log_prob = total + self.linear(x)
+        if self.offset:
+            log_prob += self.constant()
         return log_prob, self.visible_inputs(inputs.sigmoid()), (inputs, total)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,7 +127,7 @@ class RBM(EnergyModel):
         h = Binary(hidden).enumerate().to(self.weight)
         inputs = self.visible_inputs(h)
         log_prob = (h @ self.hidden_bias + softplus(inputs).sum(-1)).double()
-        return log_prob.logsumexp(0), log_prob.softmax(0) @ inputs.sigmoid().double()
+        return self.offset + log_prob.logsumexp(0), log_prob.softmax(0) @ inputs.sigmoid().double()
 
     def cache(self, x: Tensor) -> Cache:
         """Hidden inputs `[chains, hidden]` and the sum of their softplus `[chains]`."""

@@ -34,7 +34,7 @@ class GraphFlipTwin(Twin):
     """The memory of a state are the log-odds of all sites."""
 
     def start(self, x: Tensor, form: GraphForm) -> SeveralState:
-        state = empty_state(x, torch.empty_like(x), torch.float64)
+        state = empty_state(x, torch.empty_like(x, dtype=torch.float64), torch.float64)
         work = float(len(x) * (5.0 * x.shape[1] + len(form.neighbours)))
         over_chains(weigh_all, len(x), work, form, arrays_of(state))
         return state
@@ -73,7 +73,7 @@ def weigh(state, c):
 @kernel
 def gain_of(x, odds):
     """Half of what a flip adds to the log-probability."""
-    return np.float32(0.5) * odds * (np.float32(1) - x - x)
+    return np.float32(0.5) * np.float32(odds) * (np.float32(1) - x - x)
 
 
 @kernel

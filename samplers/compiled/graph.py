@@ -1,7 +1,7 @@
 """The log-odds of all sites of a graph, kept from step to step: a flip changes its neighbours'.
 
-Each flip rounds them, so kernels compute them from scratch in the steps that `sites.renewals`
-names.
+They are kept in double precision: a hub's are the sum of many slopes that nearly cancel. Each flip
+rounds them, so kernels compute them from scratch in the steps that `sites.renewals` names.
 """
 
 import numpy as np

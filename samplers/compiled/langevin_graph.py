@@ -37,7 +37,7 @@ TINY = np.float32(2e-38)  # the smallest weight
 
 class LangevinGraphState(NamedTuple):
     x: Tensor  # [chains, sites]
-    odds: Tensor  # [chains, sites]
+    odds: Tensor  # [chains, sites], float64
     ratio: Tensor  # [chains, sites], rarer to likelier; negative where a flip is likelier
     normaliser: Tensor  # [chains], sum of log(1 + exp(l)), float64
 
@@ -65,7 +65,8 @@ class LangevinGraphTwin(Twin):
 
     def start(self, x: Tensor, form: GraphForm) -> LangevinGraphState:
         normaliser = torch.empty(len(x), dtype=torch.float64)
-        state = LangevinGraphState(x, torch.empty_like(x), torch.empty_like(x), normaliser)
+        odds = torch.empty_like(x, dtype=torch.float64)
+        state = LangevinGraphState(x, odds, torch.empty_like(x), normaliser)
         work = float(len(x) * (3.0 * x.shape[1] + len(form.neighbours)))
         over_chains(weigh_all, len(x), work, form, self.rule(x.shape[1]), arrays_of(state))
         return state
@@ -96,7 +97,7 @@ def move(first, last, form, rule, state, keys, sums):
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)  # at least one more than the sites
     marks = np.zeros((sites + 7) // 8 * 8, np.uint8)
     found, flipped = np.empty(marks.shape[0], np.uint64), np.empty(marks.shape[0], np.uint64)
-    after, there = np.empty(sites, np.float32), np.empty(sites, np.float32)
+    after, there = np.empty(sites), np.empty(sites, np.float32)
     for c in range(first, last):
         now, own, here, swapped = x[c], odds[c], ratio[c], False
         for t in range(steps):
@@ -192,7 +193,8 @@ def weigh_steps(ratio, x, marks, odds, price):
     """log(1 + exp(l)) is log(1 + exp(-|l|)) + max(l, 0)."""
     product, positive = 1.0, 0.0
     for i in range(x.shape[0]):
-        gain = odds[i] * (-away_from(x[i]) if marks[i] else away_from(x[i]))
+        odds_of_1 = np.float32(odds[i])
+        gain = odds_of_1 * (-away_from(x[i]) if marks[i] else away_from(x[i]))
         z = np.float32(0.5) * gain - price[i]
         rare = exp32(-abs(z))
         ratio[i] = -rare if z > 0 else rare
@@ -211,7 +213,8 @@ def weigh_jumps(ratio, x, marks, odds, time, root, euler):
     """
     one, product, passed, exponents = np.float32(1), 1.0, 1.0, np.int64(0)
     for i in range(x.shape[0]):
-        gain = odds[i] * (-away_from(x[i]) if marks[i] else away_from(x[i]))
+        odds_of_1 = np.float32(odds[i])
+        gain = odds_of_1 * (-away_from(x[i]) if marks[i] else away_from(x[i]))
         half = exp32(np.float32(-0.5) * abs(gain))
         small = max(half * half, TINY)
         flow = time * (one / half + half) if root else time

@@ -95,7 +95,10 @@ def small(first, last, adjusted, form, price, state, keys, sums):
     sites, steps = x.shape[1], keys.shape[0]
     matrix, base = form.matrix, np.empty(sites, np.float32)
     for i in range(sites):
-        base[i] = form.offset[i] + np.float32(low) * matrix[i].sum()
+        total = np.float64(form.offset[i])
+        for j in range(sites):
+            total += low * matrix[i, j]
+        base[i] = total
     words = np.empty(max(64, sites // 4 * 4 + 4), np.uint32)  # at least one more than the sites
     y, gradient, there = np.empty(sites, np.float32), np.empty_like(base), np.empty_like(base)
     at_high = np.empty(sites, np.uint32)

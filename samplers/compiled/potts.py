@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
+from latticework.models.product import affine
 from latticework.samplers.compiled.jit import choice, inlined, kernel
 from latticework.samplers.compiled.tally import leave
+
+MANY = 64  # neighbours of a site, whose couplings are added in single precision at most
 
 
 def values_of(x: Tensor) -> Tensor:
@@ -23,7 +26,7 @@ def memory_of(form: Form, x: Tensor) -> Tensor:
     """The memory of all chains at `x` `[chains, sites, q]`, from scratch."""
     if isinstance(form, PottsPairForm):
         bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
-        return torch.addmm(bias.flatten(), x.flatten(1), coupling)
+        return affine(bias.flatten(), x.flatten(1), coupling)
     return x.new_empty(len(x), 0)
 
 
@@ -52,10 +55,24 @@ def lattice_field(form, values, memory, c, i, out):
 
 @inlined
 def graph_field(form, values, memory, c, i, out):
-    for v in range(out.shape[0]):
-        out[v] = form.bias[i, v]
+    start, stop = form.starts[i], form.starts[i + 1]
+    if stop - start > MANY:
+        hub_field(form, values, c, i, out)
+    else:
+        for v in range(out.shape[0]):
+            out[v] = form.bias[i, v]
+        for k in range(start, stop):
+            out[values[c, form.neighbours[k]]] += form.coupling[k]
+
+
+@kernel
+def hub_field(form, values, c, i, out):
+    """The field of a site with many neighbours, summed in double precision."""
+    total = form.bias[i].astype(np.float64)
     for k in range(form.starts[i], form.starts[i + 1]):
-        out[values[c, form.neighbours[k]]] += form.coupling[k]
+        total[values[c, form.neighbours[k]]] += form.coupling[k]
+    for v in range(out.shape[0]):
+        out[v] = total[v]
 
 
 @inlined
@@ -84,14 +101,17 @@ def pair_move(form, memory, c, i, old, new):
 
 @kernel
 def pair_renew(form, values, memory, c):
-    own, q = memory[c], form.bias.shape[1]
+    q = form.bias.shape[1]
+    total = np.empty(values.shape[1] * q)
     for i in range(values.shape[1]):
         for v in range(q):
-            own[i * q + v] = form.bias[i, v]
+            total[i * q + v] = form.bias[i, v]
     for i in range(values.shape[1]):
         row = form.coupling[i * q + values[c, i]]
-        for j in range(own.shape[0]):
-            own[j] += row[j]
+        for j in range(total.shape[0]):
+            total[j] += row[j]
+    for j in range(total.shape[0]):
+        memory[c, j] = total[j]
 
 
 @inlined

@@ -21,7 +21,7 @@ from latticework.samplers.compiled.jit import copy, kernel, over_chains, reorder
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.rbm import FRESH, record_states
 from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
-from latticework.samplers.compiled.sites import add_rows_on, exact_change, exponentials
+from latticework.samplers.compiled.sites import exact_change, exponentials, find_inputs
 from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
 
 TOGETHER = 8  # chains
@@ -83,8 +83,7 @@ def balanced(first, last, form, odds, state, keys, sums):
         for t in range(steps):
             if (age + t) % FRESH == 0:
                 for c in range(start, end):
-                    copy(inputs[c], form.hidden_bias)
-                    add_rows_on(form.weight, x[c], inputs[c])
+                    find_inputs(form, x[c], inputs[c])
                 weigh_flips(form, odds, x[here], inputs[here], weights[here], log_z[here])
             for c in range(start, end):
                 fill(words, keys[t], c, 0)

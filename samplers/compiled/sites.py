@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
+from latticework.models.product import affine
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, reordered
 
@@ -24,10 +25,10 @@ LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float3
 def memory_of(form: Form, x: Tensor) -> Tensor:
     """The memory of all chains at `x` `[chains, sites]`, from scratch."""
     if isinstance(form, PairForm):
-        return torch.addmm(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
+        return affine(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
     if isinstance(form, RBMForm):
         weight, bias = torch.from_numpy(form.weight), torch.from_numpy(form.hidden_bias)
-        inputs = torch.addmm(bias, x, weight)
+        inputs = affine(bias, x, weight)
         return torch.cat((inputs, inputs.sigmoid(), (-inputs).sigmoid()), 1)
     return x.new_empty(len(x), 0)
 
@@ -149,12 +150,12 @@ def pair_flip(form, x, memory, c, i):
 
 @kernel
 def pair_renew(form, x, memory, c):
-    own = memory[c]
-    copy(own, form.offset)
+    total = form.offset.astype(np.float64)
     for i in range(x.shape[1]):
         value, row = x[c, i], form.matrix[i]
-        for j in range(own.shape[0]):
-            own[j] += value * row[j]
+        for j in range(total.shape[0]):
+            total[j] += value * row[j]
+    copy(memory[c], total)
 
 
 # RBMs.
@@ -180,19 +181,20 @@ def rbm_flip(form, x, memory, c, i):
 
 @kernel
 def rbm_renew(form, x, memory, c):
-    inputs = memory[c, : form.hidden_bias.shape[0]]
-    copy(inputs, form.hidden_bias)
-    add_rows_on(form.weight, x[c], inputs)
+    find_inputs(form, x[c], memory[c, : form.hidden_bias.shape[0]])
     shift(memory[c], form.hidden_bias, np.float32(0))
 
 
 @kernel
-def add_rows_on(weight, x, inputs):
-    """Add the rows of the units that are on to the hidden inputs of a chain."""
-    for i in range(weight.shape[0]):
+def find_inputs(form, x, inputs):
+    """The hidden inputs of a chain at `x` from scratch, summed in double precision."""
+    total = form.hidden_bias.astype(np.float64)
+    for i in range(x.shape[0]):
         if x[i] == 1:
-            for j in range(inputs.shape[0]):
-                inputs[j] += weight[i, j]
+            row = form.weight[i]
+            for j in range(total.shape[0]):
+                total[j] += row[j]
+    copy(inputs, total)
 
 
 @kernel

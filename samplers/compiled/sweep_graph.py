@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from latticework.models.forms import GraphForm
@@ -27,17 +28,19 @@ from latticework.samplers.sweep import MetropolisSweep
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
+MANY = 64  # neighbours of a site, which are added in single precision at most
 
 
 class GraphSweepState(NamedTuple):
     x: Tensor  # [chains, sites]
-    fields: Tensor  # [1, sites], the log-odds of all sites; [chains, 0] for several chains
+    fields: Tensor  # [1, sites], the log-odds of all sites, float64; [chains, 0] for several chains
 
 
 @dataclass(frozen=True)
 class GraphSweepTwin(Twin):
     def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
-        state = GraphSweepState(x, x.new_empty(len(x), x.shape[1] if len(x) == 1 else 0))
+        kept = x.shape[1] if len(x) == 1 else 0
+        state = GraphSweepState(x, x.new_empty(len(x), kept, dtype=torch.float64))
         if len(x) == 1:
             renew(form, x[0].numpy(), state.fields[0].numpy())
         return state
@@ -69,7 +72,7 @@ def sweep(first, last, metropolis, form, x, keys, sums):
         width = (chains + VECTOR - 1) // VECTOR * VECTOR
         now = np.zeros(sites, np.uint32)
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
-        fields = np.empty(CHUNK * LANES, np.float32)
+        fields, total = np.empty(CHUNK * LANES, np.float32), np.empty(LANES)
         words = np.zeros(CHUNK * LANES, np.uint32)
         new, likely = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
         changed = np.zeros(LANES, np.uint32)
@@ -83,7 +86,7 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                 for begin in range(classes[k], classes[k + 1], CHUNK):
                     rows = min(CHUNK, classes[k + 1] - begin)
                     fill_sites(words, LANES, width, rows, chunk * CHUNK // 4, start, keys[t])
-                    find_fields(fields, form, now, order, begin, rows)
+                    find_fields(fields, total, form, now, order, begin, rows)
                     if metropolis:
                         for m in range(np.uint64(rows * LANES)):
                             new[m] = np.uint8(tried(words[m], fields[m]))
@@ -113,12 +116,23 @@ def sweep(first, last, metropolis, form, x, keys, sums):
 
 
 @lean
-def find_fields(fields, form, now, order, begin, rows):
+def find_fields(fields, total, form, now, order, begin, rows):
+    """The log-odds of some sites. `total` `[LANES]` is room for those of a hub."""
     near, slope, starts, offset = form.neighbours, form.slope, form.starts, form.offset
     for m in range(rows):
-        i = np.uint64(order[begin + m])
+        i, at = np.uint64(order[begin + m]), m * LANES
         start, stop = starts[i], starts[i + np.uint64(1)]
-        add_neighbours(fields, m * LANES, now, near, slope, start, stop, offset[i])
+        if stop - start <= MANY:
+            add_neighbours(fields, at, now, near, slope, start, stop, np.float32(offset[i]))
+            continue
+        total[:] = offset[i]
+        for k in range(start, stop, MANY):
+            end = min(k + MANY, stop)
+            add_neighbours(fields, at, now, near, slope, k, end, np.float32(0))
+            for c in range(LANES):
+                total[c] += fields[at + c]
+        for c in range(LANES):
+            fields[at + c] = total[c]
 
 
 @inlined

@@ -18,6 +18,7 @@ from latticework.models.forms import PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
+from latticework.samplers.compiled.potts import MANY
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import MetropolisSweep
 
@@ -192,6 +193,9 @@ def add_fields(work, m, now, neighbours, first, last, bias, coupling, alone):
     a time. A chain alone reads the values of others once.
     """
     width, weights, equal = now.shape[1], work.weights, coupling.shape[0] == 1
+    if last - first > MANY:
+        add_fields_of_hub(work, m, now, neighbours, first, last, bias, coupling)
+        return
     fours = first + (last - first) // 4 * 4 if equal else first
     for v in range(weights.shape[0]):
         own = weights[v, m * width : (m + 1) * width]
@@ -206,6 +210,20 @@ def add_fields(work, m, now, neighbours, first, last, bias, coupling, alone):
     if alone:
         for k in range(first, last):
             weights[now[neighbours[k], 0], m * width] += coupling[k]
+
+
+@lean
+def add_fields_of_hub(work, m, now, neighbours, first, last, bias, coupling):
+    """`add_fields` in double precision; `work.left` is free until values are tried."""
+    width, equal = now.shape[1], coupling.shape[0] == 1
+    total = work.left[m * width : (m + 1) * width]
+    for v in range(work.weights.shape[0]):
+        total[:] = bias[v]
+        for k in range(first, last):
+            count_one(total, now[neighbours[k]], np.uint8(v), coupling[0 if equal else k])
+        own = work.weights[v, m * width : (m + 1) * width]
+        for c in range(width):
+            own[c] = total[c]
 
 
 @lean
