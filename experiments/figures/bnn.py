@@ -91,6 +91,29 @@ def extras(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def written(records: list[Record]) -> pd.DataFrame:
+    """The measures of Table 2 by the target and the features: as the paper writes them, and ours.
+
+    The paper's U is minus the sum of squares, and its features are in (0, 1). Ours are the released
+    scripts': 100 times the mean, and standardised features.
+    """
+    rows = []
+    for group in grouped(records).values():
+        config = group[0].config
+        scale = config["model"]["scale"]
+        row: dict[str, object] = {
+            "features": "in [0, 1]" if config["data"].get("normalise") else "standardised",
+            "U": "-sum"
+            if config["model"]["scale"] is None
+            else f"-{config['model']['scale']:g} mean",
+            "method": method(group[0])[1],
+        }
+        for metric, heading in HEADINGS.items():
+            row[heading] = estimate(last(record, metric) for record in group)
+        rows.append({**row, **described(group[0])})
+    return pd.DataFrame(rows).sort_values(["features", "U"], ascending=False, kind="stable")
+
+
 def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
     """The coverage of the chains' intervals, and the largest one that the targets allow.
 
