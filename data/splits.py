@@ -83,8 +83,9 @@ def split(
     `features` `[n, dim]` and `targets` `[n]` are float64. `tested` `[n]` marks the test rows; None
     takes a fifth of all rows at random. `normalise` None standardises the features. "unit" maps the
     range of the training rows to [0, 1], so that a test row may lie outside. `limit` keeps the
-    first `limit` shuffled rows, and the variant then says so. Raises ValueError unless there are at least 10 rows, some to train and
-    some to test on, all numbers are finite and targets are in [0, 1].
+    first `limit` shuffled rows, and the variant then says so. Raises ValueError unless there are at
+    least 10 rows, some to train and some to test on, all numbers are finite and targets are in
+    [0, 1].
     """
     if not np.isfinite(features).all() or not ((targets >= 0) & (targets <= 1)).all():
         raise ValueError(f"{variant}: expected finite features and targets in [0, 1]")

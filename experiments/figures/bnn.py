@@ -103,9 +103,7 @@ def written(records: list[Record]) -> pd.DataFrame:
         scale = config["model"]["scale"]
         row: dict[str, object] = {
             "features": "in [0, 1]" if config["data"].get("normalise") else "standardised",
-            "U": "-sum"
-            if config["model"]["scale"] is None
-            else f"-{config['model']['scale']:g} mean",
+            "U": "-sum" if scale is None else f"-{scale:g} mean",
             "method": method(group[0])[1],
         }
         for metric, heading in HEADINGS.items():
