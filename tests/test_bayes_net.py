@@ -43,7 +43,7 @@ def by_loops(model, x, features, targets):
 
 
 def test_without_a_scale_log_pi_is_minus_the_sum_of_squares():
-    """Of the rows that the network is given; a minibatch keeps the scale of all rows."""
+    """The sum is over the rows that the network is given; a minibatch keeps the scale of all."""
     plain = net()
     features, targets = plain.inputs[:, :-1], plain.targets
     model = lw.BayesNet(features, targets, HIDDEN, None)

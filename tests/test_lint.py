@@ -93,7 +93,7 @@ WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
 PACKAGE = ("*.py", *(f"{each}/**/*.py" for each in ("data", "models", "samplers", "sampling")))
 PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "tools/*.py")
-SOURCE = (*PACKAGE, "tests/*.py")
+SOURCE = (*PACKAGE, "tests/*.py", "tests/made_records/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
 YAML = ("conf/**/*.yaml", "experiments/**/*.yaml")
 

@@ -132,7 +132,7 @@ def test_a_sigmoid_that_is_rounded_to_a_target_does_not_cover_it(dtype):
 
 
 def test_coverage_reaches_the_share_of_targets_that_are_between(tmp_path):
-    """Of 30 test rows one has the largest target; chains from fair coins cover most others."""
+    """Three of the test rows have targets of 0 or 1; chains from fair coins cover most others."""
     data = table(binary=False)
     data.test.targets[:3] = torch.tensor([0.0, 1.0, 1.0])
     run = sampled(tmp_path, DULA(0.1), data)
