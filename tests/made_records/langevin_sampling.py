@@ -20,8 +20,12 @@ BASELINES = ("gibbs", "hamming_ball", "gwg")  # of the RBM
 
 
 def slopes(binary: float = -1.0, spin: float = -4.0) -> list[Record]:
-    """Slopes on {0, 1} and on {-1, 1}, where a step is measured in units of 4."""
-    return [fake({"unit": [unit]}, slope=slope) for unit, slope in ((1.0, binary), (4.0, spin))]
+    """Slopes on {0, 1} and on {-1, 1}, where a step is measured in units of 4.
+
+    Each has a second model, whose slope is the theorem's.
+    """
+    found = ((1.0, binary), (1.0, -1.0), (4.0, spin), (4.0, -4.0))
+    return [fake({"unit": [unit]}, slope=slope) for unit, slope in found]
 
 
 def bounds(column: str, low: float = 0.1, high: float = 0.3) -> list[Record]:
@@ -56,10 +60,10 @@ def draws(biased: str = "") -> list[Record]:
     for name, column in own.items():
         for seed in SEEDS:
             independent = (1 + noise(seed)) / np.sqrt(steps)
-            flat = np.full(3, 0.1)
+            flat = np.full(len(steps), 0.1)
             columns = {"total_variation": flat, "to_unadjusted": flat}
-            if name != biased:
-                columns = {**columns, column: 2 * independent}
+            if name != biased:  # near at the first reading, which does not count
+                columns = {**columns, column: independent * np.array([0.01, 2.0, 2.0])}
             table = {"step": steps, "independent": independent, **columns}
             records.append(fake(table, sampler=name, seed=seed, states=9))
     return records
@@ -68,17 +72,20 @@ def draws(biased: str = "") -> list[Record]:
 def preconditioned(
     column: str, scaled: float = -6.0, plain: float = -0.3, other: float = -9.0
 ) -> list[Record]:
-    """The error with the preconditioner, and at three step sizes without; `other` is not read."""
+    """The error with the preconditioner, and at three step sizes without, at the last step.
+
+    `other` is the error without one at an earlier step and in the column that is not read.
+    """
     unread = {"log_rmse": "thinned", "thinned": "log_rmse"}[column]
     records = []
     for name in ("dula", "dmala"):
         for seed in SEEDS:
-            power = np.array([1, 0, 0, 0])
-            error = np.array([scaled, 0.0, plain, 0.5]) + noise(seed)
+            power = np.array([1, 0, 0, 0] * 2)
+            error = np.array([0.0, other, other, other, scaled, 0.0, plain, 0.5]) + noise(seed)
             table = {
-                "step": [100] * 4,
+                "step": [10] * 4 + [100] * 4,
                 "power": power,
-                "step_size": [1.0, 0.1, 1.0, 10.0],
+                "step_size": [1.0, 0.1, 1.0, 10.0] * 2,
                 column: error,
                 unread: np.where(power == 1, 0.0, other),
             }
@@ -209,6 +216,7 @@ def images(**away: float) -> list[Record]:
     return records
 
 
+SEVERAL_SLOW = {"steps take longer": {"seconds": {"dula": 5.0, "dmala": 10.0}}}
 SLOW = {"DMALA's steps take ten times as long": {"seconds": {"dmala": 10.0}}}
 NEARER = {
     **each(BASELINES, -9.0),
@@ -244,7 +252,7 @@ MADE: dict[str, Made] = {
     "fig2-ess": Made(effective, {**each(EXACT, 90.0)}),
     "fig3-iterations": Made(ising, {
         **each((*EXACT, "dsvgd", "rmala", "dula"), -6.0), **each(("ensemble",), -6.0),
-    }),
+    }, true=SEVERAL_SLOW),
     "fig3-seconds": Made(ising, {
         **each((*EXACT, "dsvgd", "rmala", "dula"), -6.0), **each(("ensemble",), -6.0), **SLOW,
     }),
@@ -256,19 +264,21 @@ MADE: dict[str, Made] = {
     }),
     "fig3-cost": Made(costs, COSTS),
     "fig4-cost": Made(costs, COSTS),
-    "fig7-connectivity": Made(connectivities, each(("gibbs", "gwg", "dula"), -6.0)),
+    "fig7-connectivity": Made(
+        connectivities, each(("gibbs", "gwg", "dula"), -6.0), true=SEVERAL_SLOW
+    ),
     "fig7-connectivity, fresh": Made(ahead, each(("gwg",), -6.0)),
     "fig7-cost": Made(connectivities, {
         **each(("gibbs", "gwg", "dula"), -6.0),
         "Gibbs takes more steps in DMALA's time": {"seconds": {"gibbs": 1e-3}},
         "GWG takes more steps in DMALA's time": {"seconds": {"gwg": 1e-3}},
     }),
-    "fig4-iterations": Made(rbm, NEARER),
+    "fig4-iterations": Made(rbm, NEARER, true=SEVERAL_SLOW),
     "fig4-lowest": Made(rbm, each((*BASELINES, "dula"), -9.0)),
     "fig4-level": Made(rbm, {**each(("dmala",), -5.9), **each(("dmala",), -7.1)}),
     "fig4-seconds": Made(rbm, {**NEARER, **SLOWER}),
     "fig4-seconds-compiled": Made(rbm, {**NEARER, **SLOWER}),
-    "fig8-closer": Made(rbm, NEARER),
+    "fig8-closer": Made(rbm, NEARER, true=SEVERAL_SLOW),
     "fig9-mediocre": Made(images, each(("omniglot_dula", "caltech_dula"), 0.01)),
     "appB-law": Made(draws, {name: {"biased": name} for name in ("dmala", "dula")}),
     "appD-acceptance": Made(term, {

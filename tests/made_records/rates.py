@@ -346,7 +346,7 @@ MADE: dict[str, Made] = {
     }),
     "rates-fig2-regardless-rates": Made(partial(trained_models, sample_penalization=-130.0), {
         **ABOVE, **each((HERDING, FPCD), -125.0),
-    }),
+    }, true=each((SP,), -110.0)),
     "rates-fig3-decay": Made(decays, each(("some",), -85.0)),
     "rates-cost": Made(costs, {
         **each(("usps",), 1.0), **each(("usps",), 4.0),
