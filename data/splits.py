@@ -2,9 +2,9 @@
 
 A `Table` has three parts of float32 features and targets: the training rows, 1 % of them held out
 (`valid`), and the test rows, which are a fifth of all rows or the publisher's test part. Features
-are standardised by the mean and standard deviation of the training rows. A column that is constant
-there becomes 0. Targets are in [0, 1]. (R. Zhang, X. Liu and Q. Liu, ICML 2022, Section 7.4 and
-App. I.5.)
+are standardised by the mean and standard deviation of the training rows, or shifted and scaled to
+[0, 1] by their range. A column that is constant there becomes 0. Targets are in [0, 1]. (R. Zhang,
+X. Liu and Q. Liu, ICML 2022, Section 7.4 and App. I.5, who normalise both "to (0, 1)".)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -73,15 +74,18 @@ def split(
     *,
     seed: int,
     tested: NDArray | None = None,
+    normalise: Literal["unit"] | None = None,
     limit: int | None = None,
     substitute: bool = False,
 ) -> Table:
-    """Shuffle the rows by `seed`, split them and standardise the features.
+    """Shuffle the rows by `seed`, split them and normalise the features.
 
     `features` `[n, dim]` and `targets` `[n]` are float64. `tested` `[n]` marks the test rows; None
-    takes a fifth of all rows at random. `limit` keeps the first `limit` shuffled rows, and the
-    variant then says so. Raises ValueError unless there are at least 10 rows, some to train and
-    some to test on, all numbers are finite and targets are in [0, 1].
+    takes a fifth of all rows at random. `normalise` None standardises the features. "unit" maps the
+    range of the training rows to [0, 1], so that a test row may lie outside. `limit` keeps the
+    first `limit` shuffled rows, and the variant then says so. Raises ValueError unless there are at
+    least 10 rows, some to train and some to test on, all numbers are finite and targets are in
+    [0, 1].
     """
     if not np.isfinite(features).all() or not ((targets >= 0) & (targets <= 1)).all():
         raise ValueError(f"{variant}: expected finite features and targets in [0, 1]")
@@ -103,13 +107,16 @@ def split(
 
     trained = features[parts[0]]
     constant = (trained == trained[:1]).all(0)
-    centre = trained.mean(0)
-    scale = np.where(constant, np.inf, trained.std(0, ddof=1))  # constant: 0 in all parts
-    standard = (features - centre) / scale
+    if normalise is None:
+        centre, spread = trained.mean(0), trained.std(0, ddof=1)
+    else:
+        centre, spread = trained.min(0), np.ptp(trained, axis=0)
+    scale = np.where(constant, np.inf, spread)  # constant: 0 in all parts
+    normal = (features - centre) / scale
 
     def rows(part: NDArray) -> Rows:
         return Rows(
-            torch.from_numpy(standard[part].astype(np.float32)),
+            torch.from_numpy(normal[part].astype(np.float32)),
             torch.from_numpy(targets[part].astype(np.float32)),
         )
 

@@ -53,6 +53,7 @@ class Published(ABC):
     """Base class of the loaders.
 
     Args:
+        normalise: None standardises the features; "unit" maps them to [0, 1] (`data.splits.split`).
         limit: number of rows used, at least 100, drawn at random; None for all.
         root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
         cache: folder for downloads; None for `data/cache`.
@@ -61,6 +62,7 @@ class Published(ABC):
         seed: of the generator of the splits.
     """
 
+    normalise: Literal["unit"] | None = None
     limit: int | None = None
     root: str | None = None
     cache: str | None = None
@@ -76,6 +78,11 @@ class Published(ABC):
             raise ValueError(
                 f"limit must be at least {FEWEST} rows, so that some are held out to choose "
                 f"settings, or null for all rows, got {self.limit}"
+            )
+        if self.normalise not in (None, "unit"):
+            raise ValueError(
+                "normalise must be null, which standardises the features, or unit, which maps them "
+                f"to [0, 1], got {self.normalise!r}"
             )
 
     @abstractmethod
@@ -111,9 +118,10 @@ class Published(ABC):
             content.features.to_numpy(np.float64),
             content.targets.astype(np.float64),
             tuple(map(str, content.features)),
-            variant,
+            variant if self.normalise is None else f"{variant}, features in [0, 1]",
             seed=self.seed,
             tested=content.tested,
+            normalise=self.normalise,
             limit=self.limit,
             substitute=substitute,
         )

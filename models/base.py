@@ -336,7 +336,10 @@ class Predictor(DataModel):
 
     @abstractmethod
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
-        """The predicted targets of each chain, `[chains, ...], [n, features] -> [chains, n]`."""
+        """The predicted targets of each chain, `[chains, ...], [n, features] -> [chains, n]`.
+
+        They are strictly between 0 and 1, up to rounding.
+        """
 
 
 class CarriesRates(ABC):

@@ -4,7 +4,8 @@
     out_j = w' tanh(W' [f_j, 1]) + b,    all of W, w, b in {-1, 1},  rows (f_j, y_j), y_j in [0, 1]
 
 R. Zhang, X. Liu and Q. Liu, "A Langevin-like Sampler for Discrete Distributions", ICML 2022,
-Section 7.4; scale 100 is that of their released scripts. The state x in {0, 1}^d holds W (a row for
+Section 7.4, whose U is minus the sum of the squares, the same law with scale = rows; scale 100 is
+that of their released scripts. The state x in {0, 1}^d holds W (a row for
 each feature and one for the hidden biases, a column for each hidden unit), then w, then b, with
 weights 2x - 1: d = (features + 2) hidden + 1, as in the paper (7,501 for COMPAS, 45,001 for Adult).
 
@@ -29,6 +30,8 @@ CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's 
 class BayesNet(Predictor):
     """Targets `[rows]` predicted from features `[rows, features]` by `hidden` tanh units.
 
+    `scale` multiplies the mean squared error; None is the number of rows, which makes log pi minus
+    the sum of squares. A minibatch keeps the scale of all rows.
     `chunk` is the number of hidden activations held at a time; None chooses it for the device.
     Raises ValueError unless features and targets have the same number of rows, at least one.
     """
@@ -41,7 +44,7 @@ class BayesNet(Predictor):
         features: Tensor,
         targets: Tensor,
         hidden: int = 500,
-        scale: float = 100.0,
+        scale: float | None = 100.0,
         chunk: int | None = None,
     ) -> None:
         super().__init__()
@@ -50,19 +53,23 @@ class BayesNet(Predictor):
                 "features must be [rows, features] and targets [rows], "
                 f"got {list(features.shape)} and {list(targets.shape)}"
             )
-        if hidden < 1 or not scale > 0:
+        if hidden < 1 or not (scale is None or scale > 0):
             raise ValueError(f"hidden and scale must be positive, got {hidden} and {scale}")
-        self.rows, self.hidden, self.scale, self.chunk = len(targets), hidden, scale, chunk
+        self.rows, self.hidden, self.chunk = len(targets), hidden, chunk
+        self.summed = scale is None
+        self.scale = float(self.rows) if scale is None else scale
         self.domain = Binary((features.shape[1] + 2) * hidden + 1)
         self.register_buffer("inputs", with_ones(features))
         self.register_buffer("targets", targets)
         self._kept: tuple[Tensor, int, Columns] | None = None
 
     def on(self, features: Tensor, targets: Tensor) -> "BayesNet":
-        return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
+        scale = None if self.summed else self.scale
+        return BayesNet(features, targets, self.hidden, scale, self.chunk)
 
     def minibatch(self, batch: Tensor) -> "BayesNet":
-        return self.on(self.inputs[batch, :-1], self.targets[batch])
+        features, targets = self.inputs[batch, :-1], self.targets[batch]
+        return BayesNet(features, targets, self.hidden, self.scale, self.chunk)
 
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
         return self.outputs(x, with_ones(features)).sigmoid()
@@ -222,7 +229,7 @@ def synthetic_bayes_net(
     hidden: int = 500,
     *,
     rows: int = 200,
-    scale: float = 100.0,
+    scale: float | None = 100.0,
     seed: int = 0,
 ) -> BayesNet:
     """Normal features, targets 0 or 1 on either side of a random hyperplane; needs no data."""

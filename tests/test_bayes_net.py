@@ -42,6 +42,21 @@ def by_loops(model, x, features, targets):
     return torch.tensor(values, dtype=x.dtype)
 
 
+def test_without_a_scale_log_pi_is_minus_the_sum_of_squares():
+    """The sum is over the rows that the network is given; a minibatch keeps the scale of all."""
+    plain = net()
+    features, targets = plain.inputs[:, :-1], plain.targets
+    model = lw.BayesNet(features, targets, HIDDEN, None)
+    x = states(model)
+    errors = (model.predict(x, features) - targets).square()
+    close(model(x), -errors.sum(1))
+    close(model.log_prob_and_grad(x)[0], -errors.sum(1))
+    fewer = model.on(features[:9], targets[:9])
+    close(fewer(x), -errors[:, :9].sum(1))
+    close(model.minibatch(torch.arange(9))(x), -errors[:, :9].mean(1) * ROWS)
+    close(plain.on(features[:9], targets[:9])(x), -errors[:, :9].mean(1) * plain.scale)
+
+
 def test_inputs_that_are_loaded_count():
     """What is computed from the inputs in advance follows them."""
     old, new = (lw.synthetic_bayes_net(3, 4, rows=20, seed=seed) for seed in (0, 1))

@@ -48,9 +48,11 @@ def test_settings_that_older_records_lack_mean_null():
     """Else every tempered record of before would be run again."""
     old = {
         "sampler": {"_target_": "latticework.samplers.tempered.Tempered", "rounds": 8},
+        "data": {"_target_": "latticework.data.tables.COMPAS", "limit": None},
         "seed": 0,
     }
     new = {**old, "sampler": {**old["sampler"], "acceptance": None, "log_odds": None}}
+    new["data"] = {**old["data"], "normalise": None}
     assert digest(old) == digest(new)
     adapted = {**old, "sampler": {**old["sampler"], "acceptance": 0.5}}
     assert digest(old) != digest(adapted)

@@ -29,13 +29,10 @@ WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_work
 SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
-PACKAGE = (
-    "run.py",
-    "src/latticework/*.py",
-    *(f"{each}/**/*.py" for each in ("data", "models", "samplers", "sampling")),
-)
-PACKAGE += ("experiments/**/*.py", "scripts/**/*.py", "workshop/*.py")
-SOURCE = (*PACKAGE, "tests/*.py", "workshop/tests/*.py")
+FOLDERS = ("data", "experiments", "models", "samplers", "sampling", "scripts")
+PACKAGE = ("run.py", "src/latticework/*.py", *(f"{folder}/**/*.py" for folder in FOLDERS))
+PACKAGE += ("workshop/*.py",)
+SOURCE = (*PACKAGE, "tests/*.py", "tests/made_records/*.py", "workshop/tests/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
 YAML = ("conf/**/*.yaml", "experiments/**/*.yaml")
 

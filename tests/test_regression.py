@@ -9,6 +9,7 @@ from latticework.data.tables import bundled
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.regression import (
+    between,
     calibration_error,
     coverage,
     mean_squared_errors,
@@ -44,7 +45,8 @@ def test_what_is_recorded_is_what_the_states_predict(tmp_path):
     record = Record(tmp_path, {})
     assert list(record.metrics["step"]) == list(range(0, 41, 4))
     counts = {"train": len(data.train), "test": len(data.test), "repeated": repeated(data)}
-    assert run.notes["rows"] == counts
+    assert run.notes["rows"] == {**counts, "between": 0}
+    assert (record.metrics.coverage == 0).all()  # all targets are 0 and 1
 
     model = MODEL.on(data.train.features, data.train.targets)
     x = torch.from_numpy(record.arrays("last")["x"]).float()
@@ -116,3 +118,25 @@ def test_coverage():
     """Quantiles 0.25 and 0.75 of 0, 1, .., 4 are 1 and 3."""
     each = torch.arange(5.0).unsqueeze(1).expand(5, 4) / 4
     assert coverage(each, torch.tensor([0.0, 0.25, 0.75, 0.9]), level=0.5) == 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sigmoid_that_is_rounded_to_a_target_does_not_cover_it(dtype):
+    """Outputs of 40, 110 and -800 round to 1, 1 and 0; no exact prediction is either."""
+    outputs = torch.tensor([40.0, 110.0, -800.0, 0.0], dtype=dtype).expand(5, 4)
+    targets = torch.tensor([1.0, 1.0, 0.0, 0.5], dtype=dtype)
+    predictions = outputs.sigmoid()
+    assert (predictions[0] == targets).all()
+    assert coverage(predictions, targets) == 0.25
+    assert between(targets).tolist() == [False, False, False, True]
+
+
+def test_coverage_reaches_the_share_of_targets_that_are_between(tmp_path):
+    """Three of the test rows have targets of 0 or 1; chains from fair coins cover most others."""
+    data = table(binary=False)
+    data.test.targets[:3] = torch.tensor([0.0, 1.0, 1.0])
+    run = sampled(tmp_path, DULA(0.1), data)
+    record = Record(tmp_path, {})
+    assert run.notes["rows"]["between"] == len(data.test) - 3
+    most = run.notes["rows"]["between"] / run.notes["rows"]["test"]
+    assert 0 < record.metrics.coverage.max() <= most

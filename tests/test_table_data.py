@@ -306,12 +306,38 @@ def test_features_are_standardised_by_the_training_rows():
     assert test.mean(0)[0].abs() > 1e-4  # control: not by the test rows
 
 
-def test_a_column_that_is_constant_among_training_rows_alone_is_0():
-    features = np.zeros((50, 1))
-    plain = split(features, np.arange(50) / 49, ("a",), "rows", seed=0)
+def test_features_are_mapped_to_the_unit_interval_by_the_training_rows():
+    rng = np.random.default_rng(3)
+    features = np.column_stack([rng.normal(5, 3, 200), np.full(200, 0.1), np.arange(200) % 2])
+    order = split(features, np.zeros(200), ("a", "b", "c"), "rows", seed=0, normalise="unit")
+    train, test = order.train.features, order.test.features
+    assert (train.amin(0).tolist(), train.amax(0).tolist()) == ([0, 0, 0], [1, 0, 1])
+    assert (test[:, 1] == 0).all()
+    standard = split(features, np.zeros(200), ("a", "b", "c"), "rows", seed=0).test.features
+    both = np.corrcoef(test[:, 0], standard[:, 0])  # the same rows, in other units
+    assert both[0, 1] == pytest.approx(1)
+    assert set(test[:, 2].tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_normalisation_is_named_in_the_variant_or_refused(root, loader):
+    plain, unit = (loader(root=str(root), normalise=how).load() for how in (None, "unit"))
+    assert unit.variant == f"{plain.variant}, features in [0, 1]"
+    assert unit.train.features.aminmax() == (0, 1)
+    assert plain.train.features.min() < 0
+    assert (unit.test.targets == plain.test.targets).all()
+    with pytest.raises(ValueError, match="normalise must be null, .* or unit, .*, got 'minmax'"):
+        loader(normalise="minmax")
+
+
+@pytest.mark.parametrize("normalise", [None, "unit"])
+def test_a_column_that_is_constant_among_training_rows_alone_is_0(normalise):
+    features, targets = np.zeros((50, 1)), np.arange(50) / 49
+    plain = split(features, targets, ("a",), "rows", seed=0)
     held = round(49 * float(plain.test.targets[0]))  # a row of the test part
     features[held] = 7
-    assert (split(features, np.arange(50) / 49, ("a",), "rows", seed=0).test.features == 0).all()
+    changed = split(features, targets, ("a",), "rows", seed=0, normalise=normalise)
+    assert (changed.test.features == 0).all()
 
 
 @pytest.mark.parametrize("loader", LOADERS)

@@ -43,7 +43,6 @@ from latticework.experiments.records.numbers import (
 from latticework.experiments.records.record import Record
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
-TWO_VALUED = ("compas", "adult")  # data sets with targets 0 and 1
 HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test RMSE"}
 AXES = {"step": "steps", "seconds": "seconds"}
 
@@ -70,8 +69,8 @@ def extras(records: list[Record]) -> pd.DataFrame:
 
     Averages are over chains and over the readings since `burn_in`. For targets 0 and 1, the square
     of an RMSE is the Brier score. For other targets, coverage is the fraction between the chains'
-    5 % and 95 % quantiles. R-hat and effective sample size (of all chains) are medians over the
-    predictions of some test rows.
+    5 % and 95 % quantiles, beside the largest possible one (`covered`). R-hat and effective sample
+    size (of all chains) are medians over the predictions of some test rows.
     """
     rows = []
     for (data, _, text), group in grouped(records).items():
@@ -84,14 +83,48 @@ def extras(records: list[Record]) -> pd.DataFrame:
             "calibration error, averaged": "calibration_error_averaged",
         }.items():
             row[heading] = estimate(last(record, metric) for record in group)
-        row["coverage of 90 %"] = (
-            None if data in TWO_VALUED else estimate(last(record, "coverage") for record in group)
-        )
+        row |= covered(group)
         row["R-hat"], row["ESS"] = (diagnosis(group, which) for which in ("r_hat", "ess"))
         row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
         row["seconds a step"] = float(np.median([r.document["seconds_per_step"] for r in group]))
         rows.append({**row, **described(group[0])})
     return pd.DataFrame(rows)
+
+
+def written(records: list[Record]) -> pd.DataFrame:
+    """The measures of Table 2 by the target and the features: as the paper writes them, and ours.
+
+    The paper's U is minus the sum of squares, and its features are in (0, 1). Ours are the released
+    scripts': 100 times the mean, and standardised features.
+    """
+    rows = []
+    for group in grouped(records).values():
+        config = group[0].config
+        scale = config["model"]["scale"]
+        row: dict[str, object] = {
+            "features": "in [0, 1]" if config["data"].get("normalise") else "standardised",
+            "U": "-sum" if scale is None else f"-{scale:g} mean",
+            "method": method(group[0])[1],
+        }
+        for metric, heading in HEADINGS.items():
+            row[heading] = estimate(last(record, metric) for record in group)
+        rows.append({**row, **described(group[0])})
+    return pd.DataFrame(rows).sort_values(["features", "U"], ascending=False, kind="stable")
+
+
+def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
+    """The coverage of the chains' intervals, and the largest one that the targets allow.
+
+    No prediction is equal to a target of 0 or 1. Records that do not count the targets between have
+    no coverage here, because theirs counts predictions that float32 rounded to 1.
+    """
+    counted = [record for record in group if record.document["rows"].get("between")]
+    mean, most = None, None
+    if counted:
+        rows = counted[0].document["rows"]
+        mean = estimate(last(record, "coverage") for record in counted)
+        most = rows["between"] / rows["test"]
+    return {"coverage of 90 %": mean, "largest coverage": most}
 
 
 def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:

@@ -1,0 +1,6 @@
+"""Made-up records that make each claim of the ledger true, and false, by paper."""
+
+from made_records import langevin_learning, langevin_sampling, later, rates
+
+PARTS = (langevin_sampling, langevin_learning, rates, later)
+MADE = {name: made for part in PARTS for name, made in part.MADE.items()}

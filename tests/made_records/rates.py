@@ -1,0 +1,356 @@
+"""Made-up records for the claims of Breuleux et al. (2011): samples, their cost, and training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+
+import numpy as np
+from fakes import fake, noise
+
+from latticework.experiments.records.record import Record
+from made_records.building import SEEDS, Made, each, ends
+
+GIBBS, SP, HERDING, FPCD = (
+    "block_gibbs",
+    "sample_penalization",
+    "rates_herding",
+    "rates_fpcd",
+)
+METHODS = ("cd", "sml", "fpcd")  # of training
+MODELS = {1: -1.0, 2: -0.95, 3: -0.9, 4: 0.9, 5: 0.95, 6: 1.0}  # seed: place in a spread
+
+
+# Samples and their images.
+
+
+def chains(error: float = 1e-12, values: Sequence[float] = (0.9, 0.8, 0.7)) -> list[Record]:
+    """Small chains that keep their law up to `error`, by the chance to stay."""
+    table = {"lambda": [1.0, 0.5, 0.0], "law_error": [0.0, error, 0.0]}
+    table["second_eigenvalue"] = list(values)
+    return [fake(table, config={"model": {"coupling": coupling}}) for coupling in (0.1, 0.5)]
+
+
+def samples(share: float, seed: int, count: int = 400) -> dict[str, dict[str, np.ndarray]]:
+    """A stored sequence of images with a `share` of the pixels on, drawn independently."""
+    x = np.random.default_rng(seed).random((count, 100)) < share
+    return {"sequence": {"x": x.astype(float)}}
+
+
+def pixels(**shares: float) -> list[Record]:
+    """The share of pixels on in the images of each sampler."""
+    default = {GIBBS: 0.2, SP: 0.3, HERDING: 0.2, FPCD: 0.2}
+    return [
+        fake(sampler=name, seed=seed, stored=samples(share, seed))
+        for name, share in {**default, **shares}.items()
+        for seed in SEEDS
+    ]
+
+
+def penalised(
+    coding: str | None, slow: float = 0.5, fast: float = 0.5, alternating: bool = False
+) -> list[Record]:
+    """Images of sample penalization at two fast step sizes, each with a share of pixels on.
+
+    Where they are `alternating`, two samples differ in every pixel. Images of the other coding and
+    with decay are not uniform, and do not count.
+    """
+    other = "spin" if coding is None else None
+    records = []
+    for seed in SEEDS:
+        for size, share in ((0.1, slow), (1.0, fast)):
+            stored = samples(share, seed)
+            if alternating:
+                stored = {"sequence": {"x": np.array([np.zeros(100), np.ones(100)])}}
+            for own, decay in ((coding, 1.0), (other, 1.0), (coding, 0.9)):
+                counts = (own, decay) == (coding, 1.0)
+                record = fake(
+                    sampler=SP,
+                    seed=seed,
+                    settings={"coding": own, "decay": decay, "fast_step_size": size},
+                    stored=stored if counts else samples(0.1, seed),
+                )
+                records.append(record)
+    return records
+
+
+# The ISL of samples.
+
+
+def last_isl(**levels: float) -> list[Record]:
+    default = {GIBBS: -120.0, SP: -110.0, HERDING: -90.0, FPCD: -91.0}
+    return ends("isl", {**default, **levels})
+
+
+def beside_training(ours: float = -78.0, training: float = -80.0) -> list[Record]:
+    """The ISL of samples of rates-FPCD, and that of the training set."""
+    return ends("isl", {FPCD: ours}, parzen=training)
+
+
+def first_samples(first: float = 5.0, early: float = 5.0, end: float = 0.0) -> list[Record]:
+    """How far rates-herding is above rates-FPCD at 5 samples, at 50, and at the end."""
+    lead = {FPCD: np.zeros(4), HERDING: np.array([0.0, first, early, end])}
+    return [
+        fake(
+            {
+                "step": [1, 5, 50, 1000],
+                "isl": np.array([-200.0, -180.0, -150.0, -90.0]) + above + noise(seed, place),
+            },
+            sampler=name,
+            seed=seed,
+        )
+        for (place, (name, above)), seed in product(enumerate(lead.items()), SEEDS)
+    ]
+
+
+def long_curves(
+    gibbs: Sequence[float] = (-250.0, -200.0, -150.0, -101.0, -99.0),
+    fpcd: Sequence[float] = (-200.0, -100.0, -95.0, -90.0, -90.0),
+    seconds: float = 1.0,
+) -> list[Record]:
+    """ISLs at 1, 100, 200, 10,000 and a million samples; `seconds` are Gibbs' of a sample.
+
+    Rates-FPCD takes a second for each.
+    """
+    steps = np.array([1.0, 100.0, 200.0, 1e4, 1e6])
+    return [
+        fake(
+            {"step": steps, "seconds": steps * each_takes, "isl": np.array(isl) + noise(seed)},
+            sampler=name,
+            seed=seed,
+        )
+        for name, isl, each_takes in ((GIBBS, gibbs, seconds), (FPCD, fpcd, 1.0))
+        for seed in SEEDS
+    ]
+
+
+def step_sizes(
+    best_herding: float = 0.3, best_fpcd: float = 0.01, herding: float = -91.0, fpcd: float = -90.0
+) -> list[Record]:
+    """The best fast step sizes by the validation rows, and the last test ISL at them.
+
+    At other sizes rates-herding's test ISL is far above, which does not count.
+    """
+    sizes = 10 ** np.arange(-5.0, 1.5, 0.5)
+    records = []
+    for name, best, level in ((HERDING, best_herding, herding), (FPCD, best_fpcd, fpcd)):
+        nearest = min(sizes, key=lambda size: abs(math.log(size / best)))
+        for size, seed in product(sizes, SEEDS):
+            elsewhere = -50.0 if name == HERDING else -150.0
+            record = fake(
+                {"step": [1000], "isl": [(level if size == nearest else elsewhere) + noise(seed)]},
+                sampler=name,
+                seed=seed,
+                settings={"fast_step_size": float(size)},
+                validation_isl=-(math.log(size / best) ** 2) + noise(seed) / 100,
+            )
+            records.append(record)
+    return records
+
+
+def decays(none: float = -90.0, some: float = -95.0) -> list[Record]:
+    """Rates-FPCD without decay and with alpha = 0.95, each best at the middle fast step size.
+
+    At the sizes beside it the order is the reverse.
+    """
+    records = []
+    for decay, best, beside in ((1.0, none, -130.0), (0.95, some, -100.0)):
+        for size, seed in product((0.01, 0.03, 0.1), SEEDS):
+            isl = (best if size == 0.03 else beside) + noise(seed)
+            record = fake(
+                {"step": [1000], "isl": [isl]},
+                sampler=FPCD,
+                seed=seed,
+                settings={"fast_step_size": size, "decay": decay},
+                validation_isl=isl,
+            )
+            records.append(record)
+    return records
+
+
+def trained_models(**levels: float) -> list[Record]:
+    """The last ISL of each sampler on models by three methods of training."""
+    default = {GIBBS: -120.0, SP: -110.0, HERDING: -90.0, FPCD: -91.0}
+    return [
+        record
+        for method in METHODS
+        for record in ends(
+            "isl",
+            {**default, **levels},
+            choices={"negatives": method},
+            config={
+                "model": {"hidden": 100},
+                "task": {"pretrain": {"epochs": 10, "negatives": method}},
+            },
+        )
+    ]
+
+
+def costs(usps: float = 2.0, mnist: float = 7.0) -> list[Record]:
+    """How many times the seconds of Gibbs rates-FPCD takes for a sample."""
+    return [
+        fake(
+            sampler=name,
+            seed=seed,
+            choices={"model": f"rbm_{data}"},
+            seconds_per_step=(times if name == FPCD else 1.0) * (1 + noise(seed)),
+        )
+        for data, times in (("usps", usps), ("mnist", mnist))
+        for name, seed in product((GIBBS, FPCD), SEEDS)
+    ]
+
+
+# Training.
+
+
+def best_isl(**levels: float) -> list[Record]:
+    """The best validation ISL by method of training, in the middle of it."""
+    default = {"cd": -100.0, "sml": -95.0, "fpcd": -90.0, "herding": -105.0}
+    return [
+        fake(
+            {"step": [1, 2, 3], "isl": [-200.0, level + noise(seed), -200.0]},
+            seed=seed,
+            choices={"negatives": method},
+        )
+        for method, level in {**default, **levels}.items()
+        for seed in SEEDS
+    ]
+
+
+def bags_of_words(
+    apart_gibbs: float = 200.0,
+    apart_fpcd: float = 0.0,
+    fall_gibbs: float = 5.0,
+    fall_fpcd: float = -10.0,
+    gibbs: dict[str, float] | None = None,
+    share_gibbs: float = 0.9,
+    share_fpcd: float = 1e-3,
+    on: float = 0.001,
+    spread_gibbs: float = 12.0,
+    spread_fpcd: float = 0.5,
+) -> list[Record]:
+    """Models by CD on which Gibbs is stuck in a state that is almost blank, and others.
+
+    `apart` is the distance of the last ISLs from two starts, and `fall` the fall of the ISL from
+    100 samples to all, both on models by CD. `gibbs` is the last ISL of Gibbs from the data mean by
+    method of training; that of rates-FPCD is -300. On other models it spreads over models.
+    """
+    last_of_gibbs = {"cd": -330.0, "sml": -330.0, "fpcd": -330.0, **(gibbs or {})}
+    records = []
+    for method, name, start, seed in product(
+        METHODS, (GIBBS, FPCD), ("data_mean", "uniform"), MODELS
+    ):
+        slow, by_cd = name == GIBBS, method == "cd"
+        last = last_of_gibbs[method] if slow else -300.0
+        last += noise(seed, slow)
+        if not by_cd:
+            last += (spread_gibbs if slow else spread_fpcd) * MODELS[seed]
+        fall = (fall_gibbs if slow else fall_fpcd) if by_cd else -10.0
+        if by_cd and start == "uniform":
+            last -= apart_gibbs if slow else apart_fpcd
+        share = (share_gibbs if slow else share_fpcd) if by_cd else 1e-3
+        record = fake(
+            {"step": [1, 100, 1000], "isl": [last - 100, last + fall, last]},
+            sampler=name,
+            seed=seed,
+            choices={"negatives": method, "model": "rbm_reviews", "start": start},
+            commonest_share=share,
+            commonest_on=on,
+        )
+        records.append(record)
+    return records
+
+
+STARTS = {
+    "Gibbs does not depend on its start": {"apart_gibbs": 1.0},
+    "rates-FPCD depends on its start": {"apart_fpcd": 50.0},
+    "the ISL of Gibbs rises": {"fall_gibbs": -5.0},
+    "the ISL of rates-FPCD falls": {"fall_fpcd": 5.0},
+    "Gibbs is ahead on models by CD": {"gibbs": {"cd": -150.0, "sml": 0.0, "fpcd": 0.0}},
+    "Gibbs is further behind on models by SML": {"gibbs": {"sml": -900.0}},
+    "Gibbs is further behind on models by FPCD": {"gibbs": {"fpcd": -900.0}},
+}
+STUCK = {
+    **STARTS,
+    "Gibbs has no narrow mode": {"share_gibbs": 0.05},
+    "rates-FPCD has a narrow mode": {"share_fpcd": 0.5},
+}
+BLANK = {
+    "the mode of Gibbs is not blank": {"on": 0.05},
+    "Gibbs has no narrow mode": {"share_gibbs": 0.05},
+}
+UNEVEN = {
+    "Gibbs is ahead on models by SML": {"gibbs": {"sml": -200.0}},
+    "Gibbs is ahead on models by FPCD": {"gibbs": {"fpcd": -200.0}},
+    "rates-FPCD varies more": {"spread_gibbs": 0.5, "spread_fpcd": 12.0},
+}
+WORDS = {
+    f"rates-fig3-{name}{end}": Made(bags_of_words, false)
+    for name, false in (
+        ("words", STUCK), ("start", STARTS), ("zeros", BLANK), ("consistency", UNEVEN)
+    )
+    for end in ("", "-slow", "-short")
+}  # fmt: skip
+LAST = {**each((SP, HERDING, FPCD), -130.0), **each((GIBBS,), -80.0)}
+BETWEEN = {**each((SP,), -130.0), **each((HERDING, FPCD), -115.0)}
+LEVEL = {**each(("end",), 2.0), **each(("end",), -2.0)}
+EARLY = each(("early",), -5.0)
+FASTER = {
+    "Gibbs gets there with 200 samples": {"gibbs": (-250.0, -200.0, -99.0, -98.0, -97.0)},
+    "a sample of Gibbs takes 0.1 ms": {"seconds": 1e-4},
+}
+RATIOS = {"3 times": {"best_fpcd": 0.1}, "300 times": {"best_fpcd": 0.001}}
+ABOVE = each((SP, GIBBS), -80.0)
+
+MADE: dict[str, Made] = {
+    "rates-sec3-unlearning": Made(chains, {
+        "the law changes": {"error": 1e-6},
+        "slower at the end": {"values": (0.9, 0.7, 0.8)},
+        "slower at first": {"values": (0.7, 0.8, 0.6)},
+    }),
+    "rates-training-fpcd": Made(best_isl, each(("cd", "sml", "herding"), -80.0)),
+    "rates-fig1-bolder": Made(pixels, each((HERDING, FPCD), 0.4)),
+    "rates-fig1-uniform": Made(partial(penalised, None), {
+        **each(("slow", "fast"), 0.2), **each(("alternating",), True),
+    }),
+    "rates-fig1-uniform-spin": Made(partial(penalised, "spin"), {
+        **each(("slow", "fast"), 0.2), **each(("alternating",), True),
+    }),
+    "rates-fig2-parzen": Made(beside_training, each(("ours",), -82.0)),
+    "rates-fig2-gibbs-last": Made(last_isl, LAST),
+    "rates-fig2-gibbs-last-mnist": Made(last_isl, LAST),
+    "rates-fig2-between": Made(last_isl, BETWEEN),
+    "rates-fig2-between-mnist": Made(last_isl, BETWEEN),
+    "rates-fig2-herding": Made(first_samples, {**each(("first",), -5.0), **EARLY, **LEVEL}),
+    "rates-fig2-herding-later": Made(partial(first_samples, first=-5.0), {**EARLY, **LEVEL}),
+    "rates-fig2-herding-mnist": Made(partial(first_samples, end=-5.0), {
+        **each(("first",), -5.0), **EARLY, **each(("end",), 5.0),
+    }),
+    "rates-fig2-herding-mnist-later": Made(partial(first_samples, first=-5.0, end=-5.0), {
+        **EARLY, **each(("end",), 5.0),
+    }),
+    "rates-fig2-faster": Made(long_curves, FASTER),
+    "rates-fig2-faster-mnist": Made(long_curves, FASTER),
+    "rates-fig2-hundred-mnist": Made(
+        partial(long_curves, gibbs=(-250.0, -200.0, -150.0, -120.0, -110.0)),
+        {"all of Gibbs are better": {"gibbs": (-250.0, -200.0, -150.0, -101.0, -95.0)}},
+    ),
+    "rates-fig2-step": Made(step_sizes, RATIOS),
+    "rates-fig2-step-mnist": Made(step_sizes, RATIOS),
+    "rates-fig2-long": Made(step_sizes, {**each(("fpcd",), -87.0), **each(("fpcd",), -95.0)}),
+    "rates-fig2-long-mnist": Made(step_sizes, each(("fpcd",), -95.0)),
+    "rates-fig2-regardless": Made(trained_models, {
+        **ABOVE, **each((SP,), -130.0), **each((HERDING, FPCD), -115.0),
+    }),
+    "rates-fig2-regardless-rates": Made(partial(trained_models, sample_penalization=-130.0), {
+        **ABOVE, **each((HERDING, FPCD), -125.0),
+    }, true=each((SP,), -110.0)),
+    "rates-fig3-decay": Made(decays, each(("some",), -85.0)),
+    "rates-cost": Made(costs, {
+        **each(("usps",), 1.0), **each(("usps",), 4.0),
+        **each(("mnist",), 3.5), **each(("mnist",), 14.0),
+    }),
+    **WORDS,
+}  # fmt: skip
