@@ -27,8 +27,12 @@ from transformers import (  # noqa: E402 - torchvision must be importable first
 from transformers.utils import logging as transformers_logging  # noqa: E402
 
 log = logging.getLogger(__name__)
+REVISIONS = {  # commits on the hub, so that a later upload under the name changes no result
+    "bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
+    "bert-large-uncased": "6da4b6a26a1877e173fca3225479512db81a5e5b",
+}
 EMBEDDED = Path(__file__).resolve().parent / "mini_bert"
-_missing: dict[str, OSError] = {}  # checkpoints that could not be downloaded
+_missing: dict[tuple[str, str | None], OSError] = {}  # what could not be downloaded
 MASK = "[MASK]"  # a blank in a text; each tokenizer has its own mask token
 
 
@@ -44,6 +48,8 @@ class MaskedLM(nn.Module):
             padded).
         download: whether a checkpoint that is not in the hub's cache may be downloaded.
         strict: whether an unavailable checkpoint is an error; otherwise mini_bert replaces it.
+        revision: the commit, tag or branch on the hub. None is the commit in REVISIONS, and for
+            other names the newest one.
 
     Attributes:
         name: the checkpoint that is used; `substitute` is True if another one was asked for.
@@ -66,10 +72,12 @@ class MaskedLM(nn.Module):
         words: Sequence[str] | None = None,
         download: bool = True,
         strict: bool = False,
+        revision: str | None = None,
     ) -> None:
         super().__init__()
         self.asked = checkpoint
-        self.name, self.network, self.tokenizer = _load(checkpoint, download, strict)
+        revision = revision or REVISIONS.get(checkpoint)
+        self.name, self.network, self.tokenizer = _load(checkpoint, download, strict, revision)
         self.substitute = self.name != checkpoint
         if self.tokenizer.mask_token is None:
             raise ValueError(f"{checkpoint} has no mask token: it is not a masked language model")
@@ -148,7 +156,9 @@ class MaskedLM(nn.Module):
         return [[piece.lstrip("Ġ▁") or piece for piece in row] for row in pieces]
 
 
-def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]:
+def _load(
+    checkpoint: str, download: bool, strict: bool, revision: str | None
+) -> tuple[str, Any, Any]:
     """The name of the checkpoint that is used, its network and its tokenizer."""
     folder = EMBEDDED if checkpoint == "mini_bert" else Path(checkpoint).expanduser()
     if folder.is_dir():
@@ -156,7 +166,7 @@ def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]
     if folder.is_absolute() or checkpoint.startswith("."):
         raise FileNotFoundError(f"a checkpoint must be a folder or a name on the hub, got {folder}")
     try:
-        return checkpoint, *_from_hub(checkpoint, download)
+        return checkpoint, *_from_hub(checkpoint, download, revision)
     except OSError as error:
         if strict:
             raise
@@ -171,28 +181,29 @@ def _load(checkpoint: str, download: bool, strict: bool) -> tuple[str, Any, Any]
         return "mini_bert", *_read(str(EMBEDDED), local=True)
 
 
-def _from_hub(checkpoint: str, download: bool) -> tuple[Any, Any]:
+def _from_hub(checkpoint: str, download: bool, revision: str | None) -> tuple[Any, Any]:
     """Network and tokenizer from the hub's cache, else from the hub; a failure is tried once."""
     try:
-        return _read(checkpoint, local=True)
+        return _read(checkpoint, local=True, revision=revision)
     except OSError:
         if not download:
             raise
-    if checkpoint in _missing:
-        raise _missing[checkpoint]
+    if (checkpoint, revision) in _missing:
+        raise _missing[checkpoint, revision]
     try:
         log.info("downloading %s from the hub", checkpoint)
-        return _read(checkpoint, local=False)
+        return _read(checkpoint, local=False, revision=revision)
     except OSError as error:
-        _missing[checkpoint] = error
+        _missing[checkpoint, revision] = error
         raise
 
 
-def _read(source: str, local: bool) -> tuple[Any, Any]:
+def _read(source: str, local: bool, revision: str | None = None) -> tuple[Any, Any]:
     transformers_logging.disable_progress_bar()
-    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+    where = {"local_files_only": local, "revision": revision or "main"}
+    tokenizer = AutoTokenizer.from_pretrained(source, **where)
     network, report = AutoModelForMaskedLM.from_pretrained(
-        source, local_files_only=local, use_safetensors=True, output_loading_info=True
+        source, use_safetensors=True, output_loading_info=True, **where
     )
     if missing := sorted(report["missing_keys"]):
         raise ValueError(

@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> None:
     report = gather(chosen.outputs, scales=scales, keep=folder / "kept")
     if report.notice:
         print(report.notice)
-    print("; ".join(f"{count} {report.word(verdict)}" for verdict, count in report.counts.items()))
+    print(report.tested)
     for file in write(report, folder):
         print(f"report: {file}")
     if report.failed:

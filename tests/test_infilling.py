@@ -1,6 +1,7 @@
 """Text infilling as a target: loading, energy, gradient, conditionals, and the samplers on it."""
 
 import logging
+import re
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from exactness import p_value
 import latticework as lw
 from latticework.experiments.tasks.mlm_pretraining import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
+from latticework.models import masked_lm
 from latticework.models.masked_lm import untrained
 from latticework.sampling.checking.guard import NoHostReads
 
@@ -62,6 +64,30 @@ def test_a_name_that_cannot_be_had_is_replaced_out_loud(caplog):
     assert "THIS IS NOT NOBODY/NO-SUCH-BERT" in caplog.text
     with pytest.raises(OSError, match="couldn't connect"):
         lw.MaskedLM("nobody/no-such-bert", download=False, strict=True)
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "bert-large-uncased", "nobody/bert"])
+@pytest.mark.parametrize("revision", [None, "v1"])
+def test_a_name_of_the_hub_is_read_at_its_commit(name, revision, monkeypatch):
+    """Whether the cache holds it or it is downloaded; the network and its tokenizer."""
+    asked = []
+
+    def read(source, **settings):
+        asked.append((source, settings["revision"], settings["local_files_only"]))
+        raise OSError("not there")
+
+    monkeypatch.setattr(masked_lm.AutoTokenizer, "from_pretrained", read)
+    monkeypatch.setattr(masked_lm, "_missing", {})
+    with pytest.raises(OSError, match="not there"):
+        lw.MaskedLM(name, strict=True, revision=revision)
+    wanted = revision or masked_lm.REVISIONS.get(name, "main")
+    assert asked == [(name, wanted, True), (name, wanted, False)]
+    assert revision or name == "nobody/bert" or re.fullmatch("[0-9a-f]{40}", wanted)
+    monkeypatch.setattr(masked_lm.AutoTokenizer, "from_pretrained", lambda *_, **__: None)
+    monkeypatch.setattr(masked_lm.AutoModelForMaskedLM, "from_pretrained", read)
+    with pytest.raises(OSError, match="not there"):
+        lw.MaskedLM(name, strict=True, download=False, revision=revision)
+    assert asked[-1] == (name, wanted, True)
 
 
 def test_rows_of_the_table_without_a_token_fill_no_blank(folder, tmp_path):

@@ -245,6 +245,15 @@ def test_versions_pythons_and_tools_agree():
     assert {"make lint", "make docs", "make test-all"} < ours == told
 
 
+def test_actions_are_pinned_by_commit():
+    """A tag can be moved to other code; a comment says which release the commit is."""
+    lines = [line for file in (ROOT / ".github/workflows").glob("*.yml")
+             for line in file.read_text().splitlines() if "uses:" in line]  # fmt: skip
+    pinned = re.compile(r".*uses: [\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+    assert len(lines) > 15
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+
+
 def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path):
     """The commands of release.yml, in this checkout, as GitHub runs them for the tag."""
     steps = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]["release"]["steps"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import documented
+import pandas as pd
 import pytest
 from command import command_line
 from fakes import fake
@@ -22,9 +24,11 @@ from latticework.experiments.papers import docs_pages, inventory, view
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
-from latticework.experiments.papers.draw import make_all
+from latticework.experiments.papers.draw import make_all, markdown
+from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import Holding, holding
+from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
@@ -275,7 +279,8 @@ def test_records_of_earlier_settings_are_labelled(outputs):
 
 def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, capsys):
     latticework.scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
-    assert f"report: {outputs / 'report' / 'index.html'}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"report: {outputs / 'report' / 'index.html'}" in printed
     page, text = (file.read_text() for file in write(report, outputs / "report"))
     linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(linked) >= 4
@@ -299,9 +304,29 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, 
     shutil.rmtree(outputs / "report")
 
 
+@pytest.mark.parametrize("bundles", [NOWHERE, ROOT], ids=["installed", "checkout"])
+def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatch, capsys):
+    """Those of the claims of the papers, without our readings."""
+    made = gather(tmp_path, bundles=bundles, drawing=False)
+    verdicts = [Verdict.HOLDS, Verdict.FAILS, *[Verdict.OPEN] * 2] * len(made.entries)
+    entries = [
+        replace(entry, verdict=verdict)
+        for entry, verdict in zip(made.entries, verdicts, strict=False)
+    ]
+    entries[0] = made.entries[0]  # not run
+    made = replace(made, entries=entries)
+    monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: made)
+    latticework.scripts.report.main(["--outputs", str(tmp_path)])
+    first, *_ = (line for line in capsys.readouterr().out.splitlines() if "claims" in line)
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert first in page
+    table = re.search(r"\A# .*\n\n\|.*\n\|.*\n\| (.*) \|\n", page)
+    assert re.findall(r"\d+", first.partition(": ")[2])[:4] == table[1].split(" | ")
+
+
 def test_a_report_of_nothing_names_every_command(tmp_path):
     made = gather(tmp_path, bundles=NOWHERE)
-    assert made.counts["not run"] == len(made.entries)
+    assert made.own["not run"] == len([e for e in made.entries if not e.claim.ours])
     _, file = write(made, tmp_path / "report")
     text = file.read_text()  # an installed package has no folder of bundles
     assert "does not contain the committed records" in text
@@ -340,6 +365,69 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
     assert curves["fig3"] != first[1]["fig3"]
     monkeypatch.setattr(inventory, "drawing", lambda: "other code")
     assert made()[0] == every
+
+
+def drawn_once() -> Drawn:
+    """A figure with all its files, and a table with every kind of cell."""
+    texts = {".svg": "<svg/>", ".csv": "x\n1\n", ".html": "<p>\u00b1</p>", ".json": "{}\n"}
+    table = pd.DataFrame(
+        {
+            "text": ["a_b", None],
+            "estimate": [Estimate(0.1, 0.2, 3), Estimate(float("nan"), None, 1)],
+            "whole": [12_345_678, 2],
+            "gap": pd.Series([12_345_678, None], dtype=object),
+            "number": [1 / 3, float("nan")],
+            "flag": [True, False],
+        }
+    )
+    return Drawn([Picture("one", b"\x89PNG", texts)], [("table", table)], ["x: why"], ["x: why"])
+
+
+def test_kept_figures_are_files_that_come_back_as_they_were(tmp_path):
+    """A file that was changed, or an index that holds something else, is drawn again."""
+    made = []
+
+    def draw():
+        made.append(1)
+        return drawn_once()
+
+    def shown(drawn):
+        tables = [(name, markdown(table)) for name, table in drawn.tables]
+        return drawn.pictures, tables, drawn.wanting, drawn.failed
+
+    whole = shown(drawn_once())
+    for _ in range(2):
+        assert shown(kept_or_drawn(tmp_path, "a stamp", draw)) == whole
+    assert len(made) == 1
+    (entry,) = tmp_path.iterdir()
+    files = sorted(entry.iterdir())
+    assert [file.name for file in files] == [
+        "0.csv", "0.html", "0.json", "0.png", "0.svg", "drawn.json",
+    ]  # fmt: skip
+    for content in (b"", b"changed", b"[]", b'{"pictures": 3}', b'{"pictures": [{"name": 1}]}'):
+        for file in files:
+            before = len(made)
+            file.write_bytes(content)
+            assert shown(kept_or_drawn(tmp_path, "a stamp", draw)) == whole
+            assert len(made) == before + 1, (file, content)
+            assert shown(kept_or_drawn(tmp_path, "a stamp", draw)) == whole
+            assert len(made) == before + 1, "it is kept again"
+    kept_or_drawn(tmp_path, "another stamp", draw)
+    kept_or_drawn(None, "a stamp", draw)
+    assert len(list(tmp_path.iterdir())) == 2
+    for place, age in zip(sorted(tmp_path.iterdir()), (5, 9), strict=True):
+        os.utime(place / "drawn.json", (age, age))
+    newest = sorted(tmp_path.iterdir())[1]
+    forget_oldest(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == [newest]
+
+
+def test_the_report_keeps_images_and_text_and_no_pickles(outputs, tmp_path):
+    shutil.copytree(outputs / "rates_sec3", tmp_path / "outputs" / "rates_sec3")
+    for _ in range(2):
+        gather(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
+    kinds = {file.suffix for file in (tmp_path / "kept").rglob("*") if file.is_file()}
+    assert kinds == {".png", ".svg", ".csv", ".json"}
 
 
 def test_the_stamp_changes_with_a_file_of_the_code(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from joblib import Memory
 from omegaconf import DictConfig
 
 from latticework.experiments import CONF
@@ -100,12 +99,10 @@ def holding(
     scale: str,
     outputs: Path | None,
     bundles: Path = BUNDLES,
-    kept: Memory | None = None,
 ) -> Holding | None:
     """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
 
-    None if the experiment left no runs. With `outputs=None`, only the bundle is read. `kept` caches
-    which of the records count.
+    None if the experiment left no runs. With `outputs=None`, only the bundle is read.
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
@@ -117,31 +114,14 @@ def holding(
     failed |= {without_digits(name): fault for name, fault in damaged.items()}
     if not (found or failed or stopped):
         return None
-    sort = (kept or Memory(None)).cache(_sorted, ignore=["found"])
-    config, runs, places, done = sort(experiment, scale, found, stamp(found))
-    mine, others = ([found[place] for place in some] for some in places)
-    faults = tuple(damaged.values())
-    return Holding(
-        experiment, scale, config, place, runs, mine, others, failed, faults, stopped, done
-    )
-
-
-def _sorted(
-    experiment: str,
-    scale: str,
-    found: list[Record],
-    stamp: str,
-) -> tuple[DictConfig, tuple[str, ...], tuple[list[int], list[int]], frozenset[str]]:
-    """The sweep's configuration and runs, the records of `found` that count, and the others.
-
-    Last come the runs that have a record. `stamp` represents the records in the cache.
-    """
     sweep, unique = declared(experiment, scale), once(found)
     mine, others = sweep.divided(unique)
-    numbers = {id(record): number for number, record in enumerate(found)}
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
-    places = [numbers[id(record)] for record in mine], [numbers[id(record)] for record in others]
-    return sweep.config, sweep.runs, places, done
+    faults = tuple(damaged.values())
+    return Holding(
+        experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, faults, stopped,
+        done,
+    )  # fmt: skip
 
 
 def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -162,12 +142,10 @@ def holdings(
     outputs: Path | None,
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
-    kept: Memory | None = None,
 ) -> dict[str, list[Holding]]:
     """The holdings of each experiment at all scales that have runs, the best scale first."""
     found = {
-        name: [holding(name, scale, outputs, bundles, kept) for scale in scales]
-        for name in experiments
+        name: [holding(name, scale, outputs, bundles) for scale in scales] for name in experiments
     }
     return {name: [one for one in some if one is not None] for name, some in found.items()}
 

@@ -5,14 +5,13 @@ Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import pandas as pd
-from joblib import Memory
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
@@ -20,8 +19,10 @@ from rich.progress import track
 from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
+from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import SCALES, Holding, command, holdings, pools
+from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import also
@@ -30,47 +31,17 @@ log = logging.getLogger(__name__)
 DPI = 220  # twice the pixels of a page of 7.2 inches
 FIRST = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS, Verdict.NOT_RUN)  # order of the report
 FEW = 3  # places that a sentence can name
-MOST = 300  # figures and tables to keep
 SAID = {  # of one claim, and of several
     "holds": ("holds", "hold"),
     "does not hold": ("does not", "do not"),
     "not decided": ("is undecided", "are undecided"),
     "not run": ("was not run", "were not run"),
 }
+ALONE = SAID | {"not run": ("has no records", "have no records")}  # without the committed records
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
 )
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as PNG, and by suffix as SVG, its numbers, a page of text, and its proof as JSON."""
-
-    name: str
-    png: bytes
-    texts: dict[str, str]
-
-    def write(self, target: Path) -> list[Path]:
-        """Write the PNG to `target` and the texts beside it; return the paths."""
-        target.write_bytes(self.png)
-        beside = {target.with_suffix(suffix): text for suffix, text in self.texts.items()}
-        for file, text in beside.items():
-            file.write_text(text, encoding="utf-8")
-        return [target, *beside]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Figures and tables made from a holding; `wanting` says why others could not be made.
-
-    `failed` are the ones in `wanting` that fail because of a mistake in the code.
-    """
-
-    pictures: list[Picture] = field(default_factory=list)
-    tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
-    wanting: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -109,10 +80,6 @@ class Report:
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
 
     @property
-    def counts(self) -> dict[str, int]:
-        return tally(self.entries)
-
-    @property
     def own(self) -> dict[str, int]:
         """The verdicts on the papers' own claims, counted."""
         return tally([entry for entry in self.entries if not entry.claim.ours])
@@ -124,7 +91,8 @@ class Report:
         left = {entry.claim.exhibit for entry in entries if entry.verdict is Verdict.NOT_RUN}
         places = [one.exhibit.place for one in self.sections if one.exhibit.name in left]
         where = f" ({', '.join(places)})" if 0 < len(places) <= FEW else ""
-        return f"We tested {len(entries)} claims of the papers: {verdicts(entries)}{where}."
+        told = verdicts(entries, ALONE if self.notice else SAID)
+        return f"We tested {len(entries)} claims of the papers: {told}{where}."
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
@@ -185,10 +153,10 @@ def tally(entries: Sequence[Entry]) -> dict[str, int]:
     return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
 
 
-def verdicts(entries: Sequence[Entry]) -> str:
+def verdicts(entries: Sequence[Entry], said: Mapping[str, tuple[str, str]] = SAID) -> str:
     """The verdicts counted in words: "3 hold, 1 does not, 2 are undecided, 1 was not run"."""
     counts = tally(entries)
-    words = [f"{n} {SAID[verdict][n != 1]}" for verdict, n in counts.items() if n]
+    words = [f"{n} {said[verdict][n != 1]}" for verdict, n in counts.items() if n]
     return ", ".join(words)
 
 
@@ -206,16 +174,18 @@ def gather(
     With `drawing=False`, it has the ledger and the facts, but no figures or tables. With a folder
     `keep`, the figures of unchanged records are taken from there.
     """
-    known, kept = known or catalogue(), Memory(keep, verbose=0)  # with None, it keeps nothing
+    known = known or catalogue()
     log.info("reading the records and judging the claims")
-    held = holdings(known.experiments(), outputs, bundles, scales, kept)
+    held = holdings(known.experiments(), outputs, bundles, scales)
     entries = judge(pools(held))
-    drawer = kept.cache(draw, ignore=["held"])
     shown = [one for some in held.values() for one in some if one.shown and drawing]
     bar = track(shown, "figures", console=Console(stderr=True), transient=True)
-    drawn = {(one.experiment, one.scale): drawer(one, one.stamp) for one in bar}
+    drawn = {
+        (one.experiment, one.scale): kept_or_drawn(keep, one.stamp, partial(draw, one))
+        for one in bar
+    }
     if keep is not None:
-        kept.reduce_size(items_limit=MOST)
+        forget_oldest(keep)
     sections = [_section(exhibit, entries, held, drawn, known) for exhibit in known.exhibits]
     return Report(
         papers=known.papers,
@@ -229,11 +199,8 @@ def gather(
     )
 
 
-def draw(held: Holding, stamp: str = "") -> Drawn:
-    """Draw every figure and table of the experiment from the records to be shown.
-
-    `stamp` represents `held` in the cache.
-    """
+def draw(held: Holding) -> Drawn:
+    """Draw every figure and table of the experiment from the records to be shown."""
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
     for one in make_all(held.config, held.shown):

@@ -1,0 +1,36 @@
+"""What the report shows of an experiment: its figures as files, and its tables."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as PNG, and by suffix as SVG, its numbers, a page of text, and its proof as JSON."""
+
+    name: str
+    png: bytes
+    texts: dict[str, str]
+
+    def write(self, target: Path) -> list[Path]:
+        """Write the PNG to `target` and the texts beside it; return the paths."""
+        target.write_bytes(self.png)
+        beside = {target.with_suffix(suffix): text for suffix, text in self.texts.items()}
+        for file, text in beside.items():
+            file.write_text(text, encoding="utf-8")
+        return [target, *beside]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Figures and tables made from a holding; `wanting` says why others could not be made.
+
+    `failed` are the ones in `wanting` that fail because of a mistake in the code.
+    """
+
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    wanting: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
