@@ -3,7 +3,8 @@
 import html
 import json
 import zipfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.domain import (
@@ -32,9 +34,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names")
+NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "caveat")
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 SHOWN = 20  # rows of the table in a notebook
+AT_ONCE = 2**16  # draws that a function of x is given together
+Function = Callable[[Tensor], Tensor]  # states [n, *domain.shape] -> [n] or [n, ...]
+
+
+class Verdict(Convergence):
+    """The verdict of a result. Called, it judges functions of x in place of the entries of x."""
+
+    result: "SampleResult"
+
+    def __call__(self, of: Function | Mapping[str, Function]) -> Convergence:
+        """Whether the log-probability and `of` have mixed: a function of x, or some with names.
+
+        A function maps states `[n, *domain.shape]` to numbers or truth values `[n, ...]`. Take it
+        where only what it tells has a meaning: of clusters, for example, whether two points share
+        one, because labels may be exchanged. Raises ValueError for a function of another shape.
+        """
+        functions = of if isinstance(of, Mapping) else {getattr(of, "__name__", "of"): of}
+        result = self.result
+        values = function_values(result.draws, functions)
+        return verdict(
+            result.log_prob.numpy(), result.draws.numpy(), caveat=result.caveat, of=values
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +81,7 @@ class SampleResult:
     adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
     names: tuple[str, ...] | None = None  # of the sites
     ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
+    caveat: str = ""  # why these draws cannot show whether the chains have converged
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
@@ -76,15 +101,23 @@ class SampleResult:
         return f"<p>{html.escape(repr(self))}</p>\n{table}"
 
     @cached_property
-    def verdict(self) -> Convergence:
-        """Whether the chains have mixed, in a line (`sampling.diagnostics`)."""
-        return verdict(self.log_prob.numpy(), self.draws.numpy(), self.names)
+    def verdict(self) -> Verdict:
+        """Whether the chains have mixed, in a line (`sampling.diagnostics`).
+
+        `result.verdict(of=function)` is that of a function of x.
+        """
+        log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
+        found = Verdict(*verdict(log_prob, draws, self.names, self.caveat))
+        found.result = self
+        return found
 
     @property
     def converged(self) -> bool:
-        """Whether R-hat is at most 1.01 and the bulk ESS at least 400 for every quantity.
+        """Whether R-hat is small enough and the bulk ESS at least 400 for every quantity.
 
-        Not that the chains have seen every mode: R-hat only compares what they have seen.
+        R-hat may be 1 + chains / 400, and at most 1.2. False if a chain never moved, if draws
+        alternate (an ESS above twice the draws), or if there is a `caveat`. True does not say that
+        the chains have seen every mode: R-hat only compares what they have seen.
         """
         return self.verdict.converged
 
@@ -139,10 +172,14 @@ class SampleResult:
             data[group].attrs.update(attributes)
         return data
 
-    def summary(self, digits: int | None = 4) -> "pd.DataFrame":
+    def summary(
+        self, digits: int | None = 4, *, of: Mapping[str, Function] | None = None
+    ) -> "pd.DataFrame":
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
-        Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note. The
+        `of` has functions of x by name (as `verdict(of=...)`), whose values take the place of the
+        entries. Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and
+        note. `mcse_mean` has a floor for values that are visited one to four times. The
         note is "stuck" for an entry that is constant within every chain and differs between them:
         its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
         has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
@@ -151,11 +188,15 @@ class SampleResult:
         """
         import pandas as pd
 
-        values = torch.cat((self.log_prob.unsqueeze(-1), self.draws.flatten(2)), -1)
-        found = quantities(values.numpy())
+        if of is None:
+            values = self.draws.flatten(2).numpy()
+            names = [entry_name(i, self.names) for i in np.ndindex(*self.draws.shape[2:])]
+        else:
+            values, names = function_values(self.draws, of)
+        first, others = quantities(self.log_prob.unsqueeze(-1).numpy()), quantities(values)
+        found = {key: np.concatenate((first[key], others[key])) for key in first}
         marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
-        entries = (entry_name(index, self.names) for index in np.ndindex(*self.draws.shape[2:]))
-        frame = pd.DataFrame(found, index=["log_prob", *entries])
+        frame = pd.DataFrame(found, index=["log_prob", *names])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
         frame["note"] = ""
@@ -221,17 +262,51 @@ class SampleResult:
         return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))
 
 
-def site_names(names: Sequence[str], domain: Domain) -> tuple[str, ...]:
-    """The names of the sites. Raises ValueError unless there are `domain.dim` different ones."""
+def function_values(
+    draws: Tensor, of: Mapping[str, Function]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """The values of functions at `draws`, float64 `[chains, draws, n]`, and their n names.
+
+    Raises ValueError for a function that does not give finite numbers, as many for each state.
+    """
+    parts, names = [], []
+    states = draws.flatten(0, 1)
+    for name, function in of.items():
+        with torch.no_grad():
+            found = [torch.as_tensor(function(some)) for some in states.split(AT_ONCE)]
+        for value, some in zip(found, states.split(AT_ONCE), strict=True):
+            if value.shape[:1] != some.shape[:1]:
+                raise ValueError(
+                    f"{name} must map states {list(some.shape)} to [{len(some)}] or "
+                    f"[{len(some)}, ...], got {list(value.shape)}"
+                )
+        values = torch.cat(found)
+        if not values.isfinite().all():
+            raise ValueError(f"{name} must be finite at every draw, got NaN or infinity")
+        names += [
+            f"{name}[{', '.join(map(str, index))}]" if index else name
+            for index in np.ndindex(*values.shape[1:])
+        ]
+        parts.append(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
+    every = torch.cat([part.double() for part in parts], 1)
+    return every.unflatten(0, draws.shape[:2]).numpy(), names
+
+
+def site_names(names: Iterable[str], domain: Domain) -> tuple[str, ...]:
+    """The names of the sites, from any sequence of words, such as the columns of a table.
+
+    Raises ValueError unless there are `domain.dim` different ones.
+    """
     wanted = f"names must be {domain.dim} different words, one a site"
-    if isinstance(names, str) or not isinstance(names, Sequence):
+    if isinstance(names, str) or not isinstance(names, Iterable):
         raise ValueError(f"{wanted}, got {names!r}")
-    for name in names:
+    words = tuple(names)
+    for name in words:
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"{wanted}, got {name!r} among them")
-    if len(names) != domain.dim:
-        raise ValueError(f"{wanted}, got {len(names)}")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise ValueError(f"{wanted}, got {twice!r} more than once")
-    return tuple(names)
+    if len(words) != domain.dim:
+        raise ValueError(f"{wanted}, got {len(words)}")
+    name, times = Counter(words).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"{wanted}, got {name!r} more than once")
+    return tuple(map(str, words))

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from numbers import Integral
@@ -77,7 +77,7 @@ def sample(
     domain: Domain | None = None,
     sites: int | None = None,
     values: int | Sequence[float] | None = None,
-    names: Sequence[str] | None = None,
+    names: Iterable[str] | None = None,
     x: Tensor | None = None,
     start: Literal["uniform", "annealed"] = "uniform",
     chains: int | None = None,
@@ -132,7 +132,8 @@ def sample(
     Warns:
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
             (`SampleResult.converged`), if the rows of `x` agree in most sites, so that R-hat
-            cannot show other modes, or if steps met a NaN or infinite log-probability.
+            cannot show other modes (the `caveat` of the result, which no verdict then calls
+            converged), or if steps met a NaN or infinite log-probability.
         EngineWarning: if `engine="auto"` would compile the steps and finds no compiler.
 
     Raises:
@@ -170,8 +171,9 @@ def sample(
         elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
             x = x.to(place)
         precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
-        if given and diagnose and (why := _equal_starts(x)):
-            _warn(why)
+        caveat = _equal_starts(x) if given else ""
+        if diagnose and caveat:
+            _warn(caveat)
 
         kernels = _Kernels(model, count, x, steps + burn_in)
         if rule is None:
@@ -200,6 +202,7 @@ def sample(
         seed=seed,
         adapted=found,
         names=named,
+        caveat=caveat,
     )
     if diagnose and invalid:
         _warn(
@@ -346,13 +349,20 @@ def _warn(text: str) -> None:
 
 
 def _equal_starts(x: Tensor) -> str:
-    """What to say of starts that agree in most sites, else ""."""
-    sites = x.shape[1]
-    alike = int((x == x[:1]).reshape(*x.shape[:2], -1).all(-1).all(0).sum())
-    if len(x) == 1 or 4 * alike < 3 * sites:
+    """What to say of starts of which two agree in most sites, on average over pairs; else ""."""
+    chains, sites = x.shape[:2]
+    if chains == 1:
+        return ""
+    codes = x.argmax(-1) if x.ndim > 2 else x
+    values = codes.sort(0).values
+    place = torch.arange(chains, device=x.device).unsqueeze(1)
+    begins = torch.cat((torch.ones_like(values[:1], dtype=torch.bool), values[1:] != values[:-1]))
+    first = torch.where(begins, place, 0).cummax(0).values  # of the chains with the same value
+    alike = float((place - first).sum()) / (chains * (chains - 1) / 2)
+    if 4 * alike < 3 * sites:
         return ""
     return (
-        f"the starts agree in {alike} of {sites} sites, so R-hat cannot show modes that "
+        f"the starts agree in {alike:.3g} of {sites} sites, so R-hat cannot show modes that "
         'no chain has seen; leave x out, or take start="annealed"'
     )
 

@@ -22,7 +22,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import Wanted
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.diagnostics import convergence, quantities, verdict
+from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, verdict
 from latticework.sampling.engine import served
 from latticework.sampling.metrics import (
     MMD,
@@ -337,6 +337,20 @@ def test_a_stuck_coordinate_is_counted_and_has_no_ess():
     assert found["constant"] == 2
 
 
+def least_error(x):
+    """The floor under the error of a value that chains enter one to four times, `x` [chains, n]."""
+    low, high = x.min(), x.max()
+    if not np.isin(x, (low, high)).all():
+        return 0
+    rarer = x == (high if (x == high).mean() <= 0.5 else low)
+    visits = 0
+    for chain in rarer:
+        visits += "".join("01"[int(inside)] for inside in [False, *chain]).count("01")
+    if not 1 <= visits <= 4:
+        return 0
+    return rarer.mean() * (high - low) * np.sqrt(2 * (visits + 1)) / visits
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # ArviZ divides by zero in short chains
 @pytest.mark.parametrize(("chains", "length"), [(4, 200), (1, 30), (3, 7), (2, 5), (3, 4)])
 def test_all_quantities_at_once_have_arvizs_numbers(chains, length):
@@ -353,7 +367,7 @@ def test_all_quantities_at_once_have_arvizs_numbers(chains, length):
     for one in alive:
         x = draws[..., one]
         theirs = {
-            "mcse_mean": arviz.mcse(x, method="mean"),
+            "mcse_mean": max(np.ravel(arviz.mcse(x, method="mean"))[0], least_error(x)),
             "ess_bulk": arviz.ess(x, method="bulk"),
             "ess_tail": arviz.ess(x, method="tail", prob=(0.05, 0.95)),
         }
@@ -407,6 +421,110 @@ def test_the_worst_of_many_sites_is_named():
     text = verdict(log_prob, wide).text
     assert re.match(r"does not mix: R-hat [\d.]+ at x\[1234\], 1 of 4000 sites never", text)
     assert text.endswith("2000 of 4000 sites constant")
+
+
+@pytest.mark.parametrize("chains", [2, 4, 8, 32, 256])
+def test_r_hat_of_many_chains_is_compared_with_what_an_ess_of_400_shows(chains):
+    """Chains of one law with an ESS of about 4400 pass, and with one of about 120 they fail."""
+    assert largest_r_hat(chains) == min(1 + chains / 400, 1.2)
+    rng, each = np.random.default_rng(chains), 2**13 // chains
+
+    def judged(keep):
+        """First-order autoregression: the ESS of n draws is n (1 - keep) / (1 + keep)."""
+        draws = rng.normal(size=(chains, each, 3))
+        for step in range(1, each):
+            fresh = np.sqrt(1 - keep**2) * draws[:, step]
+            draws[:, step] = keep * draws[:, step - 1] + fresh
+        return verdict(draws.sum(-1), draws)
+
+    assert judged(0.3).converged
+    refused = judged(0.97)
+    assert (refused.converged, refused.judged) == (False, True)
+    assert re.match(r"(not converged|does not mix): (R-hat|ESS)", refused.text)
+
+
+def test_the_limit_of_r_hat_is_named_with_the_chains():
+    log_prob, draws = independent(chains=8)
+    draws[:4, :, 2] = np.random.default_rng(2).random((4, 300)) < 0.3
+    text = verdict(log_prob, draws).text
+    assert re.match(r"not converged: R-hat 1.0[2-9]\d* at x\[2\], above 1.02 for 8 chains", text)
+
+
+@pytest.mark.parametrize("chains", [2, 4, 20, 200])
+def test_a_chain_that_never_moved_among_others_is_never_converged(chains):
+    """However many they are. Its own sites are not what never changed."""
+    log_prob, draws = independent(chains=chains, length=2000)
+    assert verdict(log_prob, draws).converged
+    draws[-1] = draws[-1, :1]
+    log_prob[-1] = log_prob[-1, :1]
+    found = verdict(log_prob, draws)
+    assert (found.converged, found.judged) == (False, True)
+    assert found.text.startswith(f"does not mix: 1 of {chains} chains never moved, R-hat ")
+    assert "sites never changed" not in found.text
+    assert "try a sampler that changes several sites at once" in found.text
+    draws[0, :, 3] = 1 - draws[-1, 0, 3]  # and one site of a chain that moves
+    assert "1 of 5 sites never changed in a chain" in verdict(log_prob, draws).text
+
+
+@pytest.mark.parametrize("most", [1.0, 0.97])
+def test_draws_that_alternate_are_told(most):
+    """Each site flips at every step, or nearly: the parity of two sites stays what it was."""
+    rng = np.random.default_rng(0)
+    flips = rng.random((8, 500, 4)) < most
+    draws = (rng.integers(0, 2, (8, 1, 4)) + flips.cumsum(1)) % 2
+    log_prob = rng.normal(size=(8, 500))
+    found = verdict(log_prob, draws)
+    assert not found.converged
+    size = re.search(r"antithetic, ESS (\d+) of 4000 draws at x", found.text)
+    assert int(size[1]) > 8000
+
+
+def test_an_ess_is_told_up_to_the_number_of_draws():
+    """Draws that alternate a little."""
+    draws = np.random.default_rng(1).normal(size=(4, 500, 1))
+    for step in range(1, 500):
+        draws[:, step] = -0.2 * draws[:, step - 1] + np.sqrt(0.96) * draws[:, step]
+    assert quantities(draws)["ess_bulk"] > 2000
+    found = verdict(draws[..., 0], draws)
+    assert found.converged
+    assert int(re.search(r"ESS (\d+) at", found.text)[1]) <= 2000
+
+
+def test_errors_of_values_that_are_seldom_visited_cover():
+    """Chains enter the rarer value one to four times and stay: the plain errors cover half."""
+    rng, hits, plain = np.random.default_rng(0), [], []
+    enter, leave = 0.00125, 0.2
+    truth = enter / (enter + leave)
+    for _ in range(120):
+        chance, draws = rng.random((4, 500)), np.zeros((4, 500, 1))
+        draws[:, 0, 0] = chance[:, 0] < truth
+        for step in range(1, 500):
+            before = draws[:, step - 1, 0] == 1
+            draws[:, step, 0] = np.where(before, chance[:, step] > leave, chance[:, step] < enter)
+        visits = int((np.diff(draws[..., 0], axis=1) > 0).sum() + draws[:, 0, 0].sum())
+        if not 1 <= visits <= 4:
+            continue
+        error = abs(draws.mean() - truth)
+        spread = draws.std(ddof=1) / np.sqrt(diagnostics._ess(diagnostics._split(draws)))
+        for value in (draws, 1 - draws, 5 - 3 * draws):  # whichever value is rarer, on any scale
+            scale = float(np.ptp(value))
+            hits.append(scale * error <= 1.96 * quantities(value)["mcse_mean"][0])
+        plain.append(error <= 1.96 * spread[0])
+    assert len(plain) > 60
+    assert np.mean(plain) < 0.8
+    assert np.mean(hits) > 0.85
+
+
+def test_a_caveat_is_part_of_every_verdict():
+    """Of draws that agree, of those that do not, and of too few; nothing converges with one."""
+    log_prob, draws = independent()
+    apart = draws.copy()
+    apart[:2, :, 3] = 0
+    for given, judged in ((draws, False), (apart, True), (draws[:, :9], False)):
+        found = verdict(log_prob[:, : given.shape[1]], given, caveat="they began alike")
+        assert (found.converged, found.judged) == (False, judged)
+        assert found.text.endswith("they began alike")
+    assert verdict(log_prob, draws).converged
 
 
 # In the loop.

@@ -30,7 +30,7 @@ from latticework.experiments.figures.style import (
 )
 from latticework.experiments.records.grouping import alone, by, in_order, look, words
 from latticework.experiments.records.record import Record
-from latticework.sampling.diagnostics import MIXED
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
@@ -82,7 +82,9 @@ class Cell:
 
     @property
     def mixed(self) -> bool:
-        return not self.absent and self.r_hat <= MIXED
+        if self.absent:
+            return False
+        return self.r_hat <= min(largest_r_hat(r.config["task"]["chains"]) for r in self.records)
 
     def interval(self, quantity: str, unit: str) -> Interval:
         """Effective samples of `quantity` for each `unit`: geometric mean over seeds."""

@@ -21,7 +21,7 @@ from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.diagnostics import MIXED
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.metrics import Reference
 from latticework.sampling.sample import ChainAcceptance
 from latticework.sampling.targets import unsupported
@@ -176,7 +176,7 @@ def headline(record: Record) -> list[KeyNumber]:
     if reason := record.document.get("absent"):
         return [KeyNumber("not measured", str(reason))]
     r_hat = record.document["r_hat"]
-    if r_hat is None or r_hat > MIXED:
+    if r_hat is None or r_hat > largest_r_hat(record.config["task"]["chains"]):
         return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
     found, document = record.document["ess"], record.document
     evaluations = document["evaluations_per_step"] * record.config["task"]["chains"]

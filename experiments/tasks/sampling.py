@@ -26,7 +26,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import LadderState
 from latticework.sampling.adaptation import Adaptation, adapted, by_level
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import CONVERGED, FEWEST, convergence
+from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat
 from latticework.sampling.engine import adapting, served
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import cheap
@@ -188,9 +188,8 @@ def traced_numbers(record: Record) -> list[KeyNumber]:
     if len(r_hat):  # one chain has none
         numbers.append(KeyNumber("largest_r_hat", float(r_hat.max())))
         known = {"of": Estimate(len(r_hat))}
-        numbers.append(
-            KeyNumber("sites_converged", float((r_hat <= CONVERGED).sum()), beside=known)
-        )
+        agree = float((r_hat <= largest_r_hat(int(found["chains"]))).sum())
+        numbers.append(KeyNumber("sites_converged", agree, beside=known))
     if stuck := int(found["constant"]):
         sites = {"sites": Estimate(len(found["ess"]))}
         numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))

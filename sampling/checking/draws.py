@@ -24,7 +24,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.checking.report import COLOURS, Printed
-from latticework.sampling.diagnostics import MIXED, quantities
+from latticework.sampling.diagnostics import largest_r_hat, quantities
 from latticework.sampling.exact import distribution, few_states
 from latticework.sampling.metrics import kernel
 from latticework.sampling.naming import brief
@@ -231,7 +231,7 @@ def _reference(
     run = {"steps": gap * ENDS, "burn_in": gap * ENDS, "thin": gap, "seed": seed}
     result = sample(model, sampler, chains=count, diagnose=False, **run)  # type: ignore[arg-type]
     worst = np.nanmax(_quantities(result.log_prob, result.draws)["r_hat"])
-    if not worst <= MIXED:
+    if not worst <= largest_r_hat(count):
         raise ValueError(
             f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of {brief(sampler)}; "
             "give more steps, or another sampler as the reference"
