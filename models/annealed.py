@@ -21,7 +21,10 @@ from torch.nn.functional import softplus
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.chance import bernoulli, softplus_sum
 from latticework.models.domain import Binary, Categorical
+from latticework.models.factors import HARD, Factors
 from latticework.models.rbm import RBM
+
+MAX_PRICE = 1e5  # nats of a zero at b = 1, where exp(-MAX_PRICE) is 0 in double precision
 
 
 class GeometricPath(AnnealedModel):
@@ -126,7 +129,7 @@ class GeometricPath(AnnealedModel):
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
             self._remember(known)
         # Kernels may overwrite x and what is returned, so known values are copies of both.
-        value = torch.addcmul(self.base_log_prob(x), self.beta, known[1])
+        value = self._value(x, known)
         grad = torch.lerp(self.field, known[2], self._beta_for(known[2]))
         return value, grad, tuple(part.clone() for part in known[3:])
 
@@ -142,7 +145,12 @@ class GeometricPath(AnnealedModel):
         if not known:
             known = x.clone(), self._difference(x, self.model.log_prob(x))
             self._remember(known)
-        return torch.addcmul(self.base_log_prob(x), self.beta, known[1])
+        return self._value(x, known)
+
+    def _value(self, x: Tensor, known: Cache) -> Tensor:
+        base = self.base_log_prob(x)
+        value = torch.addcmul(base, self.beta, known[1])
+        return torch.where(self.beta > 0, value, base)  # 0 times -inf is NaN
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
@@ -172,7 +180,7 @@ class GeometricPath(AnnealedModel):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
         differences = self.model.differences(x, cache, sites)
-        return torch.lerp(gains, differences, self._beta_for(differences))
+        return _mean(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
@@ -184,17 +192,91 @@ class GeometricPath(AnnealedModel):
     def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
-        return torch.lerp(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
+        return _mean(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.field.index_select(0, sites).flatten()
         base = patterns.to(x).flatten(2) @ field
         log_probs = self.model.block_log_probs(x, cache, sites, patterns)
-        return torch.lerp(base, log_probs, self._beta_for(log_probs))
+        return _mean(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
             log_probs = self.model.site_log_probs(x, cache, site)
+            return log_probs * self._beta_for(log_probs)
+        return super().site_log_probs(x, cache, site)
+
+
+class SoftenedPath(GeometricPath):
+    """The geometric path to tables with zeros, on which a zero has a finite price below b = 1.
+
+    A state that meets k zeros has log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the
+    sum of its other entries. At b = 1 its probability is 0. So replicas cross states that are
+    impossible for the target, and find possible ones. `know` returns x, g - log p0 and k.
+    """
+
+    def __init__(
+        self, model: Factors, log_odds: Tensor | None = None, *, powers: bool = False
+    ) -> None:
+        super().__init__(model, log_odds, powers=powers)
+        self.softened = model.softened()
+
+    def know(self, x: Tensor) -> Cache:
+        if len(self._evaluated) != 1:
+            return x.clone(), *self._parts(x)
+        return super().know(x)
+
+    def know_like(self, x: Tensor, known: Cache) -> Cache:
+        self._evaluated.clear()
+        return self.know(x)
+
+    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
+        now, then = self.beta.double(), beta.double()
+        price = then * _price(then) - now * _price(now)
+        price = torch.where((then == 1) & (now < 1) & (known[2] > 0), math.inf, price)
+        return (then - now) * known[1] - torch.where(known[2] > 0, price * known[2], 0)
+
+    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
+        return super().target_log_prob(x, known).masked_fill(known[2] > 0, -math.inf)
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = self._known(x)
+        if not known:
+            known = x.clone(), *self._parts(x)
+            self._remember(known)
+        change = known[1] - _price(self.beta) * known[2]
+        return torch.addcmul(self.base_log_prob(x), self.beta, change)
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the entries that are not 0, less log p0, and the number of zeros, `[rows]`."""
+        rest, zeros = _without_zeros(self.softened.log_prob(x))
+        return self._difference(x, rest).to(x), zeros.to(x)
+
+    def _priced(self, values: Tensor, x: Tensor) -> Tensor:
+        """Values of the softened tables, with the price of a zero at b."""
+        rest, zeros = _without_zeros(values)
+        return (rest - _price(self._beta_for(values)) * zeros).to(x)
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
+        changes = self._priced(self.softened.differences(x, cache, sites), x)
+        return torch.lerp(gains, changes, self._beta_for(changes))
+
+    def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        return self._mixed_odds(self._priced(self.softened.log_odds(x, cache, sites), x), sites)
+
+    def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
+        return self.log_odds(x, cache, sites), cache
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        base = patterns.to(x).flatten(2) @ self.field.index_select(0, sites).flatten()
+        values = self.softened.block_log_probs(x, cache, sites, patterns)
+        log_probs = self._priced(values, x)
+        return torch.lerp(base, log_probs, self._beta_for(log_probs))
+
+    def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
+        if isinstance(self.domain, Categorical):  # where p0 is uniform
+            log_probs = self._priced(self.softened.site_log_probs(x, cache, site), x)
             return log_probs * self._beta_for(log_probs)
         return super().site_log_probs(x, cache, site)
 
@@ -308,11 +390,15 @@ def path_of(
 ) -> GeometricPath | ScaledRBM:
     """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
 
+    Tables with zeros are softened.
+
     It begins at independent sites with `log_odds` `[dim]`, or uniform ones. `powers`: from no
     proper law, so that log pi_beta is beta log f.
     """
     if isinstance(model, RBM):
         return ScaledRBM(model, log_odds)
+    if isinstance(model, Factors) and not model.positive:
+        return SoftenedPath(model, log_odds, powers=powers)
     return GeometricPath(model, log_odds, powers=powers)
 
 
@@ -336,6 +422,22 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     exact = log_odds.double()
     total = softplus(exact).sum() + domain.low * exact.sum() / (domain.high - domain.low)
     return field, -total.to(field.dtype)
+
+
+def _mean(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
+    """`torch.lerp`, also where values are infinite."""
+    return torch.where(values.isinf(), values, torch.lerp(base, values, weight))
+
+
+def _price(beta: Tensor) -> Tensor:
+    """1 / (1 - beta), at most `MAX_PRICE`."""
+    return (1 / (1 - beta)).clamp(max=MAX_PRICE)
+
+
+def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of entries of softened tables without their zeros, and the number of these."""
+    zeros = (values / -HARD).round()
+    return values + HARD * zeros, zeros
 
 
 def _by_row(values: Tensor, like: Tensor) -> Tensor:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence, Known
 
 
+HARD = 2.0**20  # nats of a zero in softened tables, far more than all other entries together
+
+
 class Factor(NamedTuple):
     """The logarithm of a table over the variables of a scope; log 0 is -inf."""
 
@@ -190,6 +193,17 @@ class Factors(EnergyModel):
         scope, log = self.factors[f]
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
+
+    def softened(self) -> "Factors":
+        """The same tables in float64, with -`HARD` in place of -inf.
+
+        A sum of entries then tells the number of its zeros.
+        """
+        made = Factors(map(self.table, range(len(self.factors))), self.sizes)
+        made.domain, made.positive = self.domain, True
+        flat = self.flat.double()
+        made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
+        return made.to(self.flat.device)
 
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable make one number."""

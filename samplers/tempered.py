@@ -19,7 +19,7 @@ ladders are independent.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, inf, isfinite
@@ -32,7 +32,7 @@ from torch.nn.functional import pad
 from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.chance import Tape, happens
-from latticework.models.domain import Integer
+from latticework.models.domain import Binary, Integer
 from latticework.samplers import NAMES, find, written
 from latticework.samplers.base import (
     Info,
@@ -47,6 +47,8 @@ from latticework.samplers.scale import RANGE, change_of_log, with_scales
 LADDERS = 8  # ladders that learn the schedule
 FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
 FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
+MAX_LEVELS = 256  # of a learned schedule
+RAREST = 0.02  # probability of a value of a site in a learned base, at least
 
 
 class LadderState(NamedTuple):
@@ -78,7 +80,13 @@ class Tempered(Sampler):
     accepted. The scales are then fixed too. `scales` gives them.
 
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
-    nearer that law is to the target, the fewer levels are needed.
+    nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learnt` finds
+    them: on a binary domain the rounds are made twice, the second time from the site means that the
+    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays.
+
+    Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
+    the schedule, as no level can change that. Zeros in tables are softened below b = 1 instead
+    (`models.annealed.SoftenedPath`). A learned schedule has at most `MAX_LEVELS` levels.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
     told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
@@ -104,6 +112,7 @@ class Tempered(Sampler):
     log_odds: list[float] | Tensor | None = None  # at b = 0, on a binary domain; None: uniform
     steps: int = 1  # of the kernel from swap to swap
     hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
+    learn_base: bool | None = None  # whether `learnt` finds `log_odds`, where there are none
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
@@ -183,19 +192,28 @@ class Tempered(Sampler):
 
     @property
     def learning_steps(self) -> int:  # type: ignore[override]
-        """Steps of all ladders that learn."""
+        """Steps of all ladders that learn; a learned base takes as many again."""
         return LADDERS * (2**self.rounds - 1) if self.learns else 0
 
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
             return {}
-        found = learned(self, model, x)
-        scales = {} if self.acceptance is None else {"scales": found.scales}
-        return {"schedule": found.schedule, **scales}
+        found, base = learned(self, model, x), {}
+        if self.learn_base and self._can_learn_base(model):
+            mean = found.mean.clamp(RAREST, 1 - RAREST)
+            other = learned(replace(self, log_odds=mean.logit()), model, x)
+            if other.trip_steps < found.trip_steps:
+                found, base = other, {"log_odds": mean.logit()}
+        scales = {} if self.acceptance is None else {"scales": found.state.scales}
+        return {"schedule": found.state.schedule, **scales, **base}
+
+    def _can_learn_base(self, model: EnergyModel) -> bool:
+        learns = self.schedule is None and self.log_odds is None
+        return learns and isinstance(model.domain, Binary)
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.learns:
-            found = learned(self, model, x)
+            found = learned(self, model, x).state
             count = len(found.level)
             replicas = found.kernel.x.unflatten(0, (count, -1))
             chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
@@ -380,12 +398,20 @@ def _path(
     return path
 
 
-def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
-    """The state of ladders of its own after all rounds, with the schedule and scales they learned.
+class Learned(NamedTuple):
+    """What ladders learned, with numbers of the last round."""
+
+    state: LadderState  # with the schedule and scales
+    trip_steps: float  # predicted steps of a round trip, Syed et al. (2022), Section 3.5
+    mean: Tensor  # share of high values of each site at b = 1, [dim]; [0] if it is not binary
+
+
+def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
+    """What ladders of their own learned in all rounds: the schedule and scales.
 
     Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
-    acceptance, and their geometric mean goes on. Ladders start at draws from b = 0; without such a
-    level at `x` `[chains, *shape]`, which else gives type and device only.
+    acceptance, and their geometric mean goes on. Ladders start at draws from b = 0, and at `x`
+    `[chains, *shape]` where all these are impossible or there is no such level.
     """
     rng = own_generator(x.device)
     fixed = sampler.schedule
@@ -393,36 +419,36 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
     schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
     if fixed is not None:
         schedule = schedule.new_tensor(fixed)
+    chain = torch.arange(LADDERS, device=x.device) % len(x)
+    start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
     if sampler.has_base:
-        path = sampler.path(model, x)
-        drawn = path.draw(LADDERS * count, rng).to(x)
-        path.move_to(torch.ones((), device=x.device))
-        possible = path.log_prob(drawn).isfinite()
-        if 0 < int(possible.sum()) < len(drawn):  # a replica would stay where f is 0
-            others = drawn[possible]
-            drawn[~possible] = others[torch.arange(int((~possible).sum())) % len(others)]
-        start = drawn.unflatten(0, (count, LADDERS))
-    else:
-        chain = torch.arange(LADDERS, device=x.device) % len(x)
-        start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
-    state, made = sampler._at(start[1:], start[0], schedule, model), 0
+        start = _possible_draws(sampler.path(model, x), count * LADDERS, x, rng)
+        start = start.unflatten(0, (count, LADDERS))
+    state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
+    mean = x.new_zeros(model.domain.dim if isinstance(model.domain, Binary) else 0)
     for number in range(sampler.rounds):
-        rejected = torch.zeros_like(schedule[1:])
-        logs = torch.zeros_like(state.scales)
+        rejected, impossible = torch.zeros_like(schedule[1:]), torch.zeros_like(schedule[1:])
+        logs, mean = torch.zeros_like(state.scales), torch.zeros_like(mean)
         for _ in range(2**number):
             made, level = made + 1, state.level
             state, info = sampler.stepped(state, model, rng)
             rejected += 1 - acceptance(state.up + state.down).mean(1)
+            if sampler.has_base:  # more levels would not make draws from b = 0 possible
+                impossible[0] += state.up[0].isneginf().double().mean()
+            if len(mean):
+                assert isinstance(model.domain, Binary)
+                mean = mean + (state.x == model.domain.high).to(mean).mean(0) / 2**number
             if len(logs):
                 scales = adapted_scales(sampler, state.scales, level, info.accept_prob, made)
                 state, logs = state._replace(scales=scales), logs + scales.log()
-        rejected /= 2**number
+        trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
+        rejected = (rejected - impossible) / (2**number - impossible).clamp(min=FEWEST)
+        barrier = float(rejected.sum())
         scales = (logs / 2**number).exp()
         if fixed is not None:
             state = state._replace(scales=scales)
             continue
-        barrier = float(rejected.sum())
-        levels = sampler.levels or max(FEW_LEVELS, ceil(2 * barrier) + 1)
+        levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
         spaced = evenly(schedule, rejected.clamp(min=FEWEST), levels)
         # A level takes the states of the old level with the nearest b.
         nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
@@ -433,7 +459,21 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> LadderState:
             scales = torch.cat((scales[:1], scales[1:][nearest]))
         schedule = spaced
         state = sampler._at(hot, state.x, schedule, model, scales)
-    return state
+    return Learned(state, trip_steps, mean)
+
+
+def _possible_draws(path: AnnealedModel, count: int, x: Tensor, rng: Generator) -> Tensor:
+    """Draws from b = 0, `[count, *shape]`, with possible ones in place of those that b = 1 excludes.
+
+    A replica would stay where f is 0. If no draw is possible, the rows of `x` take their places.
+    """
+    drawn = path.draw(count, rng).to(x)
+    path.move_to(torch.ones((), device=x.device))
+    possible = path.log_prob(drawn).isfinite()
+    others = drawn[possible] if possible.any() else x
+    number = torch.arange(int((~possible).sum()), device=x.device)
+    drawn[~possible] = others[number % len(others)]
+    return drawn
 
 
 def adapted_scales(

@@ -72,16 +72,31 @@ def require_exact(sampler: Sampler) -> None:
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
     """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0].
 
-    Raises ValueError unless the sampler is exact from the start, or if `x` is no valid start.
+    Draws from beta = 0 that are impossible above have weight 0; possible ones take their places, so
+    that kernels meet no infinite values. Raises ValueError unless the sampler is exact from the
+    start, if `x` is no valid start, or if all of it is impossible.
     """
     require_exact(sampler)
     path.move_to(betas[0])
+    log_weight = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    if betas[0] == 0:
+        impossible = path.log_ratio(path.know(x), torch.ones_like(betas[0])).isneginf()
+        if impossible.all():
+            raise ValueError(
+                f"all of {len(x)} draws from beta = 0 are impossible for the target, so nothing is "
+                "known of its normaliser; take more chains, a base nearer to the target, or "
+                "tempering, which softens zeros in tables"
+            )
+        if impossible.any():
+            log_weight = log_weight.masked_fill(impossible, -math.inf)
+            number = torch.arange(len(x), device=x.device)
+            others = number[~impossible]
+            x = x[torch.where(impossible, others[number % len(others)], number)]
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
     state = sampler.at(x, path)
-    zeros = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     stage = torch.zeros((), dtype=torch.long, device=x.device)
-    return Annealing(state, path.know(state.x), zeros, stage)
+    return Annealing(state, path.know(state.x), log_weight, stage)
 
 
 def advance(
@@ -135,7 +150,7 @@ def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     the particles are effective; the others keep theirs.
     """
     runs, size = log_weight.shape
-    top = log_weight.amax(1, keepdim=True)
+    top = log_weight.amax(1, keepdim=True).nan_to_num(neginf=0)  # all particles have weight 0
     weight = (log_weight - top).exp()
     total = weight.sum(1, keepdim=True)
     few = total.square() < FEW * size * weight.square().sum(1, keepdim=True)
@@ -297,7 +312,7 @@ class LogNormaliser(NamedTuple):
         free = self.chains - 1
         variance = self.chains * self.bound_error**2
         most = variance * free / chi2.ppf(1 - LEVEL, free)
-        if self.ess <= self.chains / 2 or most >= math.log(2):
+        if self.ess <= self.chains / 2 or not most < math.log(2):
             return self.at_least, math.inf
         error = math.sqrt(self.bound_error**2 + variance**2 / (2 * free))
         middle = self.bound + variance / 2
@@ -309,14 +324,15 @@ def estimate_log_normaliser(log_weight: Tensor, rng: Generator, runs: int = 0) -
     """Estimate log Z_1 / Z_0 from the log weights `[chains]` of independent chains.
 
     With `runs`, from the mean weight of each run of SMC in place of a chain's. `rng` is on their
-    device. When the effective number of chains is small, both standard errors
-    are too small; the bound remains valid. Raises ValueError for non-finite log weights, and for
-    fewer than two.
+    device. A weight of 0 is that of an impossible state. When the effective number of chains is
+    small, both standard errors are too small; the bound remains valid. Raises ValueError for NaN,
+    and for fewer than two positive weights.
     """
     if runs:
         log_weight = log_weight.view(runs, -1).logsumexp(1) - math.log(len(log_weight) / runs)
     chains = len(log_weight)
-    if chains < 2 or not log_weight.isfinite().all():
+    possible = log_weight.isfinite()
+    if possible.sum() < 2 or not (possible | log_weight.isneginf()).all():
         raise ValueError(f"an estimate needs two finite log weights or more, got {log_weight}")
     weight = (log_weight - log_weight.max()).exp()
     mean = weight.mean()

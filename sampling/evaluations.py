@@ -39,15 +39,22 @@ class Counter:
     def __init__(self, model: EnergyModel, chains: int) -> None:
         self.evaluations, self.chains = 0.0, chains
         self.whole, self.local = 0, 0  # states in calls of WHOLE; other calls
-        self.model = copy.copy(model)
         self._rows: int | None = None  # that `forward` got in the outermost call under way
-        names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
-        names = tuple(name for name in names if getattr(self.model, name, None))
-        for name, counting in [(name, self._counting(name)) for name in names]:
-            setattr(self.model, name, counting)
+        self.model = self._counted(model)
+        if (soften := getattr(model, "softened", None)) is not None:  # of tables
+            self.model.softened = lambda: self._counted(soften())  # type: ignore[assignment]
 
-    def _counting(self, name: str) -> Callable:
-        method = getattr(self.model, name)
+    def _counted(self, model: Any) -> Any:
+        """A copy of `model` whose calls count."""
+        made = copy.copy(model)
+        names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
+        names = tuple(name for name in names if getattr(made, name, None))
+        for name, counting in [(name, self._counting(made, name)) for name in names]:
+            setattr(made, name, counting)
+        return made
+
+    def _counting(self, model: EnergyModel, name: str) -> Callable:
+        method = getattr(model, name)
         form = signature(method)
 
         def called(*given: Any, **named: Any) -> Any:

@@ -123,8 +123,11 @@ class SampleResult:
 
     @property
     def log_z(self) -> LogZ | None:
-        """The target's log normaliser, as tempering tells it; None for other samplers."""
-        return None if self.ladders is None else self.ladders.log_z
+        """The target's log normaliser, as tempering tells it; None for other samplers.
+
+        Its interval has two ends only if the chains have converged.
+        """
+        return None if self.ladders is None else self.ladders.estimate_log_z(self.verdict)
 
     def categories(self) -> Tensor:
         """The categories of one-hot draws as whole numbers, int64 `[chains, draws, sites]`.

@@ -153,7 +153,7 @@ def sample(
     _require_steps(steps, burn_in, thin)
     require_count(threads=threads)
     require_start(start, x)
-    asked = Tempered(sampler) if temper else sampler
+    asked = Tempered(sampler, learn_base=True) if temper else sampler
     if rule is not None and (own := by_level(rule, asked)):
         asked, rule = own, None
     if x is not None and not (burn_in or asked.stationary_start):
@@ -188,7 +188,9 @@ def sample(
             before = count.evaluations
             found = adapted(rule, sampler, kernels.target, x, rng, engine)
             kernels.charge(before, rule.blocks(sampler) * rule.steps)
-            sampler, x = Tempered(found.sampler) if temper else found.sampler, found.x
+            sampler, x = found.sampler, found.x
+            if temper:
+                sampler = Tempered(sampler, learn_base=True)
             kernels.serve(sampler, engine)
         drawn, invalid = _draw(kernels, x, precision, rng, burn_in, steps, thin)
         seconds = time.perf_counter() - began - (kernels.seconds - compiled)
@@ -305,8 +307,8 @@ def _draw(
             levels.append(levels_of(chain.within))
     ladders = None
     if tempered:
-        state = chain.within
-        ladders = Ladders.recorded(state, levels, state.trips - trips, steps)
+        state, used = chain.within, kernel.sampler if isinstance(kernel, Fused) else kernel
+        ladders = Ladders.recorded(state, levels, state.trips - trips, steps, used.log_odds)
     accept, invalid = (
         (now - before).cpu() for now, before in zip(chain.carries[0], before_draws, strict=True)
     )

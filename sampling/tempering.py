@@ -16,23 +16,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.samplers.tempered import LadderState
+from latticework.sampling.diagnostics import Convergence, verdict
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
 KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is called known
-ENOUGH = 2  # round trips of a ladder, on average; with fewer, draws may depend on their start
+MIN_ROUND_TRIPS = 10  # of a ladder, on average; with fewer, draws may depend on their start
 NEWTON = 50  # iterations at most; about five are needed
 CLOSE = 1e-10  # of C
-ROUNDING = 1e-6  # nats by which estimates of a flat target may differ
+ROUNDING = 1e-6  # relative error of log-probabilities in single precision
 
 
 class LogZ(NamedTuple):
-    """An estimate of the log normaliser, in nats.
+    """An estimate of the log normaliser, in nats, from the second half of the draws.
 
-    The interval is NaN with a single ladder. It has no ends (-inf, inf) if the ladders made fewer
-    than two round trips on average: then all of them may be as far from their law as their starts,
-    which no comparison of ladders can see.
+    The interval is NaN with a single ladder. It has no ends (-inf, inf) where `doubt` says why: the
+    ladders made fewer than `MIN_ROUND_TRIPS` round trips on average, or the chains at b = 1 have
+    not converged. All ladders may then be as far from their law as their starts, which no
+    comparison of ladders can see.
     """
 
     value: float  # Bennett's estimate, from all ladders together
@@ -40,22 +42,10 @@ class LogZ(NamedTuple):
     high: float
     forward: float  # by importance sampling from each level to the next
     backward: float  # the other way; far from `forward`, the levels overlap too little
-
-    @property
-    def agree(self) -> bool:
-        """Whether `forward` and `backward` differ by no more than the interval is wide.
-
-        If not, levels overlap too little or the ladders have missed a mode, and the interval may
-        be far from the truth. Without an interval it is False.
-        """
-        return abs(self.forward - self.backward) <= self.high - self.low + ROUNDING < np.inf
+    doubt: str = ""  # why the interval has no ends
 
     def __str__(self) -> str:
-        doubt = "" if self.agree else "; not to be trusted: they differ by more than the interval"
-        if np.isnan(self.high):
-            doubt = "; an interval needs two ladders or more"
-        if np.isinf(self.high):
-            doubt = "; not to be trusted: fewer than two round trips a ladder, take more steps"
+        doubt = f"; {self.doubt}" if self.doubt else ""
         return (
             f"log Z {self.value:.2f} [{self.low:.2f}, {self.high:.2f}] "
             f"(forward {self.forward:.2f}, backward {self.backward:.2f}{doubt})"
@@ -69,9 +59,11 @@ def levels_of(state: LadderState) -> Levels:
 
 @dataclass(frozen=True, eq=False)
 class Ladders:
-    """What was recorded of the levels at each draw. A ladder is the replicas of one chain.
+    """What was recorded of the levels in the second half of the draws.
 
-    Numbers are those of the draws, every `thin` steps, but round trips are counted in all steps.
+    A ladder is the replicas of one chain. The first half lets the replicas below b = 1 forget their
+    starts. Numbers are those of the draws, every `thin` steps, but round trips are counted in all
+    steps.
     """
 
     schedule: NDArray[np.float64]  # b, [levels]
@@ -82,6 +74,24 @@ class Ladders:
     steps: int  # in which these were counted
     # Scale of the kernel at each level, [levels]; [0] if all levels have the kernel's own.
     scales: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    # Of the independent sites at b = 0, [sites]; [0] if they are uniform.
+    log_odds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def __repr__(self) -> str:
+        draws, levels, ladders = self.up.shape
+        return (
+            f"<{ladders} ladders of {levels + 1} levels from {self.base}, {draws} draws: barrier "
+            f"{self.barrier:.2f}, {self.trips.mean():.1f} round trips of "
+            f"{self.predicted_trips:.0f} predicted; {self.log_z}>"
+        )
+
+    @property
+    def base(self) -> str:
+        """The law at b = 0, in words."""
+        if not len(self.log_odds):
+            return "uniform sites"
+        share = 1 / (1 + np.exp(-self.log_odds))
+        return f"independent sites, high with probability {share.min():.2g} to {share.max():.2g}"
 
     @property
     def rejections(self) -> NDArray[np.float64]:
@@ -111,35 +121,75 @@ class Ladders:
 
     @classmethod
     def recorded(
-        cls, state: LadderState, draws: Sequence[Levels], trips: Tensor, steps: int
+        cls,
+        state: LadderState,
+        draws: Sequence[Levels],
+        trips: Tensor,
+        steps: int,
+        log_odds: Sequence[float] | Tensor | None = None,
     ) -> "Ladders":
-        """From the last state, `levels_of` each draw, and `trips` `[chains]` in `steps` steps."""
+        """From the last state, `levels_of` each draw, and `trips` `[chains]` in `steps` steps.
+
+        The first half of the draws is left out. `log_odds` are those of b = 0.
+        """
+        draws = draws[len(draws) // 2 :]
         up, down, level = (torch.stack(parts).cpu().numpy() for parts in zip(*draws, strict=True))
         schedule, scales = state.schedule.cpu().numpy(), state.scales.cpu().numpy()
-        return cls(schedule, up, down, level, trips.cpu().numpy(), steps, scales)
+        odds = np.array([] if log_odds is None else log_odds, np.float64)
+        return cls(schedule, up, down, level, trips.cpu().numpy(), steps, scales, odds)
+
+    @property
+    def verdict(self) -> Convergence:
+        """Whether the chains at b = 1 have mixed, by their log-probabilities relative to p0."""
+        energy = -self.down[:, -1].T
+        if (energy == energy[0, 0]).all():
+            return Convergence(True, "converged: the target is that of b = 0")
+        return verdict(energy, energy[..., None])
 
     @property
     def log_z(self) -> LogZ | None:
-        """The log normaliser of the target; None if the ladder does not begin at b = 0."""
+        """`estimate_log_z` by the ladders' own `verdict`."""
+        return self.estimate_log_z(self.verdict)
+
+    def estimate_log_z(self, chains: Convergence) -> LogZ | None:
+        """The log normaliser of the target; None if the ladder does not begin at b = 0.
+
+        `chains` is the verdict of the chains at b = 1. Unless they have converged, the interval has
+        no ends.
+        """
         if self.schedule[0] != 0:
             return None
         found = estimate(self.up, self.down)
-        if self.trips.mean() < ENOUGH:
-            found = found._replace(low=-np.inf, high=np.inf)
+        if doubt := found.doubt or self._why_unsure(chains):
+            found = found._replace(low=-np.inf, high=np.inf, doubt=doubt)
+        elif np.isnan(found.high):
+            found = found._replace(doubt="an interval needs two ladders or more")
         return found
+
+    def _why_unsure(self, chains: Convergence) -> str:
+        """Why all ladders may be equally far from their law, else ""."""
+        trips = float(self.trips.mean())
+        if trips < MIN_ROUND_TRIPS:
+            return (
+                f"not to be trusted: {trips:.1f} round trips a ladder, fewer than "
+                f"{MIN_ROUND_TRIPS}; take more steps, or log_odds= of sites nearer to the target"
+            )
+        if len(self.trips) > 1 and not chains.converged:
+            return f"not to be trusted: {chains.text}; take more steps"
+        return ""
 
     @property
     def interval(self) -> tuple[float, float, bool]:
         """95 % interval of log Z, and whether it is plain.
 
-        It is plain if forward and backward estimates agree and the barrier is known. If not, it is
-        the hull of the interval and all estimates. Raises ValueError unless b begins at 0.
+        It is plain if it has two ends and the barrier is known. If not, it is the hull of the
+        interval and all estimates. Raises ValueError unless b begins at 0.
         """
         found = self.log_z
         if found is None:
             raise ValueError("log Z needs a schedule that begins at b = 0, where it is known")
         ends = [found.low, found.high]
-        plain = found.agree and self.barrier_known
+        plain = bool(np.isfinite(ends).all()) and self.barrier_known
         if not plain:
             ends += [found.forward, found.backward]
         return min(ends), max(ends), plain
@@ -156,46 +206,71 @@ class Ladders:
 
 
 def estimate(up: Works, down: Works) -> LogZ:
-    """The log normaliser from the works of draws from all levels, which are normalised at b = 0."""
+    """The log normaliser from the works of draws from all levels, which are normalised at b = 0.
+
+    Its cost grows with the number of works alone: the jackknife leaves a ladder out by one step of
+    Newton's method from the estimate of all.
+    """
     from scipy.stats import t as student
 
+    possible = np.isfinite(up).mean((0, 2))
+    if not possible.all():
+        doubt = "not to be trusted: no draw of a level is possible at the next"
+        return LogZ(np.nan, np.nan, np.nan, -np.inf, np.nan, doubt)
     ladders = up.shape[-1]
     pooled = bennett(up, down)
-    value, error = float(pooled.sum()), np.nan
+    value, half = float(pooled.sum()), np.nan
     if ladders > 1:
-        kept = [np.arange(ladders) != left for left in range(ladders)]
-        each = np.array([bennett(up[..., k], down[..., k], pooled).sum() for k in kept])
+        each = _without_each(up, down, pooled).sum(0)
         error = float(np.sqrt((ladders - 1) * np.square(each - each.mean()).mean()))
-    half = error * (student.ppf(0.975, ladders - 1) if ladders > 1 else np.nan)
-    # States that are impossible for the target are drawn at b = 0 only, and never from above.
-    possible = np.log(np.isfinite(up).mean((0, 2))).sum()
-    forward, backward = _log_mean_exp(up).sum(), possible - _log_mean_exp(down).sum()
+        half = error * student.ppf(0.975, ladders - 1) + ROUNDING * max(1, abs(value))
+    # States that are impossible at the next level are never drawn there.
+    forward, backward = _log_mean_exp(up).sum(), (np.log(possible) - _log_mean_exp(down)).sum()
     return LogZ(value, value - half, value + half, float(forward), float(backward))
 
 
-def bennett(
-    up: Works, down: Works, start: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def bennett(up: Works, down: Works) -> NDArray[np.float64]:
     """Differences of log normalisers of neighbouring levels, `[levels - 1]`, by Newton's method."""
-    from scipy.special import expit
-
-    c = start
-    if c is None:
-        c = (_log_mean_exp(up) - _log_mean_exp(down)) / 2
-        c = np.where(np.isfinite(c), c, 0)
+    c = (_log_mean_exp(up) - _log_mean_exp(down)) / 2
     for _ in range(NEWTON):
-        forward, backward = expit(up - c[:, None]), expit(down + c[:, None])
-        one, other = forward.sum((0, 2)), backward.sum((0, 2))
-        slopes = np.square(forward).sum((0, 2)) / one + np.square(backward).sum((0, 2)) / other
-        step = (np.log(one) - np.log(other)) / (2 - slopes)
+        step = _newton_step(*(sums.sum(1) for sums in _sums_by_ladder(up, down, c)))
         c = c + step
         if np.abs(step).max() < CLOSE:
             break
     return c
 
 
+def _without_each(up: Works, down: Works, c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`bennett` without each ladder, `[levels - 1, ladders]`: one step from `c`, that of all."""
+    rest = (sums.sum(1, keepdims=True) - sums for sums in _sums_by_ladder(up, down, c))
+    return c[:, None] + _newton_step(*rest)
+
+
+def _sums_by_ladder(
+    up: Works, down: Works, c: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...]:
+    """Sums of sigmoid(up - c) and sigmoid(down + c) and of their squares over the draws.
+
+    Each is `[levels - 1, ladders]`.
+    """
+    from scipy.special import expit
+
+    forward, backward = expit(up - c[:, None]), expit(down + c[:, None])
+    return forward.sum(0), backward.sum(0), np.square(forward).sum(0), np.square(backward).sum(0)
+
+
+def _newton_step(
+    forward: NDArray[np.float64],
+    backward: NDArray[np.float64],
+    forward_squares: NDArray[np.float64],
+    backward_squares: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The step of c from sums of sigmoids and of their squares, which have its shape."""
+    slopes = forward_squares / forward + backward_squares / backward
+    return (np.log(forward) - np.log(backward)) / (2 - slopes)
+
+
 def _log_mean_exp(values: Works) -> NDArray[np.float64]:
     """Log of the mean of exp over draws and ladders, `[levels - 1]`."""
     largest = values.max((0, 2), keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0)
     return np.log(np.exp(values - largest).mean((0, 2))) + largest[0, :, 0]

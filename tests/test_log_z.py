@@ -58,6 +58,50 @@ def test_smc_is_unbiased(kernel, name, kind, monkeypatch):
     assert abs(z_of_means(weights(kernel, name, linear(6), 12_000, 2000, kind=kind))) < 4
 
 
+@pytest.mark.parametrize("runs", [0, 200])
+@pytest.mark.parametrize("kernel", [lw.Gibbs(), lw.RandomWalk(1), lw.LocallyBalanced()])
+@pytest.mark.parametrize("name", ["function", "tables"])
+def test_impossible_states_have_weight_0(kernel, name, runs):
+    """Also where all particles of a run are impossible. The mean weight stays unbiased."""
+    models = {
+        "function": lw.Function(
+            lambda x: (x.sum(-1) / 2).masked_fill(x.sum(-1) == 2, -math.inf), lw.Binary(5)
+        ),
+        "tables": lw.Factors([((i, i + 1), [[0.0, -math.inf], [0.3, 0.5]]) for i in range(4)]),
+    }
+    model, rng = models[name], Generator().manual_seed(2)
+    path = lw.GeometricPath(model)
+    x = path.draw(800, rng)
+    impossible = model.log_prob(x).isneginf()
+    done = anneal(kernel, path, x, linear(6), rng, runs=runs)
+    assert model.log_prob(done.x).isfinite().all()
+    if not runs:
+        assert torch.equal(done.log_weight.isneginf(), impossible)
+    log_weight = done.log_weight.view(runs or 800, -1) - float(lw.exact(model).log_z)
+    assert not log_weight.isnan().any()
+    assert abs(z_of_means(log_weight)) < 4
+    found = estimate_log_normaliser(done.log_weight, rng, runs)
+    assert abs(found.value - float(lw.exact(model).log_z)) < 0.3
+    assert found.interval[0] <= float(lw.exact(model).log_z) <= found.interval[1]
+
+
+def test_a_base_without_a_possible_state_is_refused():
+    model = lw.Function(lambda x: torch.where(x.sum(-1) == 0, 0.0, -math.inf), lw.Binary(40))
+    path, rng = lw.GeometricPath(model), Generator().manual_seed(0)
+    with pytest.raises(ValueError, match="all of 6 draws from beta = 0 are impossible"):
+        anneal(lw.Gibbs(), path, path.draw(6, rng), linear(2), rng)
+
+
+def test_the_pilot_passes_impossible_states():
+    model = lw.Function(
+        lambda x: (x.sum(-1) / 2).masked_fill(x.sum(-1) == 2, -math.inf), lw.Binary(5)
+    )
+    path, rng = lw.GeometricPath(model), Generator().manual_seed(0)
+    betas, _ = spaced(lw.Gibbs(), path, path.draw(100, rng), 5, rng)
+    assert betas.isfinite().all()
+    assert betas.diff().min() > 0
+
+
 def test_smc_that_keeps_its_weights_is_biased(monkeypatch):
     def kept(log_weight, rng):
         return ancestors(log_weight, rng)[0], log_weight.flatten()

@@ -59,7 +59,7 @@ def tempered(
         state, _ = moving.step(state, model, rng)
         kept.append(levels_of(moving.within(state)))
     last = moving.within(state)
-    found = Ladders.recorded(last, kept[steps // 2 :], last.trips, steps)
+    found = Ladders.recorded(last, kept, last.trips, steps)
     groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
     return [Interval(*found.only(group).interval) for group in groups]
 

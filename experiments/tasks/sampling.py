@@ -127,14 +127,17 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
     """Note log Z and the barrier, and save the ladders."""
     found = ladders_of(state, levels, steps)
     if (log_z := found.log_z) is not None:
-        run.note(log_z={name: finite(value) for name, value in log_z._asdict().items()})
+        numbers = log_z._asdict()
+        doubt = numbers.pop("doubt")
+        noted = {name: finite(value) for name, value in numbers.items()}
+        run.note(log_z={**noted, "doubt": doubt})
     run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
 
 
 def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
-    """From the second half of the readings so far."""
-    return Ladders.recorded(state, levels[len(levels) // 2 :], state.trips, steps)
+    """From the readings so far."""
+    return Ladders.recorded(state, levels, state.trips, steps)
 
 
 def burnt_in(

@@ -167,7 +167,7 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
             "for each level, so tempering runs eagerly"
         )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
-    return TemperedTwin(**own, twin=twin)
+    return TemperedTwin(**{**own, "learn_base": None}, twin=twin)
 
 
 def lattice_values(form: LatticeForm, x: Tensor) -> Tensor:
