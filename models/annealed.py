@@ -172,7 +172,7 @@ class GeometricPath(AnnealedModel):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
         differences = self.model.differences(x, cache, sites)
-        return torch.lerp(gains, differences, self._beta_for(differences))
+        return _mean(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
@@ -184,13 +184,13 @@ class GeometricPath(AnnealedModel):
     def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
-        return torch.lerp(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
+        return _mean(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.field.index_select(0, sites).flatten()
         base = patterns.to(x).flatten(2) @ field
         log_probs = self.model.block_log_probs(x, cache, sites, patterns)
-        return torch.lerp(base, log_probs, self._beta_for(log_probs))
+        return _mean(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
@@ -331,6 +331,11 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
         )
     field = log_odds / (domain.high - domain.low)
     return field, -softplus(log_odds).sum() - domain.low * field.sum()
+
+
+def _mean(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
+    """`torch.lerp`, also where values are infinite."""
+    return torch.where(values.isinf(), values, torch.lerp(base, values, weight))
 
 
 def _by_row(values: Tensor, like: Tensor) -> Tensor:

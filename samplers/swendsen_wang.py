@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel
 from latticework.models.chance import bernoulli, draw_categorical, softmax_weights
 from latticework.models.domain import Binary, one_hot
@@ -54,6 +55,10 @@ class SwendsenWang(Sampler):
     """
 
     def at(self, x: Tensor, model: EnergyModel) -> ClusterState:
+        self._require_ferromagnet(model.model if isinstance(model, GeometricPath) else model)
+        return ClusterState(x)
+
+    def _require_ferromagnet(self, model: EnergyModel) -> None:
         if isinstance(model, Graph) and (negative := int((model.weights < 0).sum())):
             raise UnsupportedModelError(
                 self,
@@ -66,12 +71,10 @@ class SwendsenWang(Sampler):
             raise UnsupportedModelError(
                 self, model, "an Ising or Potts lattice or a graph with couplings of 0 or more"
             )
-        return ClusterState(x)
 
     def step(
         self, state: ClusterState, model: EnergyModel, rng: Generator
     ) -> tuple[ClusterState, Info]:
-        assert isinstance(model, Lattice | LatticePotts | Graph)
         x = state.x
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
@@ -80,24 +83,33 @@ class SwendsenWang(Sampler):
         bonds = (one == other) & (bernoulli(log_odds.expand_as(one), rng) > 0)
         labels, found = clusters(edges, bonds, values.shape[1])
 
-        index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[1])
+        index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[-1])
         # A GPU adds in any order. Sums in float64, rounded to float32, do not show it.
         total = torch.zeros_like(index, dtype=torch.float64 if x.is_cuda else x.dtype)
         total.scatter_add_(1, index, fields.to(total.dtype).expand_as(total))
         weights = softmax_weights(total.to(x.dtype))
         drawn = draw_categorical(weights, rng).squeeze(-1)  # used at the labels
         new = drawn.gather(1, labels)
-        y = new.to(x.dtype) if x.ndim == 2 else one_hot(new, fields.shape[1]).to(x.dtype)
+        y = new.to(x.dtype) if x.ndim == 2 else one_hot(new, fields.shape[-1]).to(x.dtype)
         y = torch.where(found.view(-1, *[1] * (x.ndim - 1)), y, x)
         return ClusterState(y), Info(x.new_ones(len(x)), unsettled=(~found).to(x.dtype))
 
 
-def interactions(model: Lattice | LatticePotts | Graph) -> tuple[Tensor, Tensor, Tensor]:
+def interactions(model: EnergyModel) -> tuple[Tensor, Tensor, Tensor]:
     """Edges `[2, n]`; the price K of each with unequal ends, 0 for no edge `[n]`; fields b.
 
     Fields are `[sites, values]`. An Ising edge counts twice in log pi and its product of spins
-    changes by 2, so K is 4 times the coupling. An edge of a graph counts once.
+    changes by 2, so K is 4 times the coupling. An edge of a graph counts once. On the path of
+    tempering, K is b times that of the target and fields are the mean with those of the base, both
+    with the rows of b in front.
     """
+    if isinstance(model, GeometricPath):
+        edges, price, fields = interactions(model.model)
+        b, base = model.beta.view(-1, 1), model.field
+        if isinstance(model.domain, Binary):
+            base = torch.stack((base * model.domain.low, base * model.domain.high), -1)
+        return edges, b * price, torch.lerp(base, fields, b.unsqueeze(-1))
+    assert isinstance(model, Lattice | LatticePotts | Graph)
     if isinstance(model, Graph):
         return model.edges.T, 2 * model.weights, torch.stack((-model.bias, model.bias), -1)
     near, exists = model.neighbours[:, 1::2], model.exists[:, 1::2]  # one direction of each axis
