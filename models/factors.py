@@ -20,7 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.base import Cache, EnergyModel, NotDifferentiableError
+from latticework.models.base import (
+    Cache,
+    EnergyModel,
+    NotDifferentiableError,
+    SupportTable,
+)
 from latticework.models.domain import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 
@@ -190,6 +195,12 @@ class Factors(EnergyModel):
         scope, log = self.factors[f]
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
+
+    def support_tables(self) -> list[SupportTable] | None:
+        if type(self).forward is not Factors.forward:
+            return None  # a subclass may define another target
+        tables = map(self.table, range(len(self.factors)))
+        return [(scope, log > -math.inf) for scope, log in tables if (log == -math.inf).any()]
 
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable are a constant, left out."""
