@@ -189,10 +189,20 @@ def metropolis(
     """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
 
     A ratio of NaN or infinity rejects. In every field of the two states, chains are the first
-    dimension. `proposed` may be overwritten. Eq. (3) of Zhang et al. (2022).
+    dimension. `proposed` and `log_ratio` may be overwritten. Eq. (3) of Zhang et al. (2022).
     """
+    if (log_prob := getattr(proposed, "log_prob", None)) is not None:
+        log_ratio = reject_impossible(log_ratio, log_prob)
     accepted, accept_prob = decide(log_ratio, rng)
     return select_rows(accepted, proposed, current), Info(accept_prob, log_ratio)
+
+
+def reject_impossible(log_ratio: Tensor, log_prob: Tensor) -> Tensor:
+    """`log_ratio`, -inf in place where the proposals have `log_prob` -inf.
+
+    The gradient at such a state is often NaN, and so would be the ratio.
+    """
+    return log_ratio.masked_fill_(log_prob == -torch.inf, -torch.inf)
 
 
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from latticework.models.base import EnergyModel, SupportTable
 from latticework.models.conditioned import Conditioned, WithOnes, value_numbers
-from latticework.models.domain import Binary, Categorical, Mixed
+from latticework.models.domain import Binary, Categorical, Mixed, Subset
 
 FAILURES_OF_A_RESTART = 50  # times Luby's sequence 1, 1, 2, 1, 1, 2, 4, ...
 MAX_FAILURES = 20_000  # of the search for one state
@@ -67,6 +67,7 @@ def constraints_of(model: EnergyModel, chain: int) -> Constraints | None:
         inner = constraints_of(model.model, chain)
         if inner is None:
             return None
+        assert isinstance(model.domain, Subset)
         return replace(inner, total=Count(inner.sites, model.domain.ones))
     tables = model.support_tables()
     if not tables or not isinstance(model.domain, Binary | Categorical):
@@ -93,8 +94,8 @@ class _Table:
         supported = []
         for axis, numbers in enumerate(values):
             others = tuple(other for other in range(inside.ndim) if other != axis)
-            kept = inside.any(others).tolist()
-            supported.append(sum(1 << v for v, keep in zip(numbers, kept, strict=True) if keep))
+            kept = np.flatnonzero(inside.any(others)).tolist()
+            supported.append(sum(1 << numbers[place] for place in kept))
         return tuple(supported)
 
 
@@ -170,10 +171,10 @@ class Search:
             self._offer(variable)
         guesses: list[tuple[int, int, int]] = []  # the trail before, variable and value
         failures = 0
-        while (variable := self._next_variable()) is not None:
-            value = self._guess(variable, haste)
-            guesses.append((len(self._trail), variable, 1 << value))
-            consistent = self._restrict(variable, 1 << value) and self._propagate()
+        while (guessed := self._next_variable()) is not None:
+            value = 1 << self._guess(guessed, haste)
+            guesses.append((len(self._trail), guessed, value))
+            consistent = self._restrict(guessed, value) and self._propagate()
             while not consistent:
                 failures += 1
                 if not guesses:

@@ -82,9 +82,9 @@ def _impossible_rows(x: Tensor, model: EnergyModel) -> Tensor:
 def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
     """States of these chains by a search of their own each, `[len(rows), *domain.shape]`."""
     order = Random(int(torch.randint(2**62, (), generator=rng, device=rng.device)))
-    found, search = [], None
+    found: list[list[int]] = []
     for row in rows:
-        if search is None or model.chains is not None:  # then chains have evidence of their own
+        if not found or model.chains is not None:  # then chains have evidence of their own
             constraints = constraints_of(model, row)
             assert constraints is not None
             search = Search(constraints, order)
