@@ -440,6 +440,11 @@ def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
     return values + HARD * zeros, zeros
 
 
+def _mean(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
+    """`torch.lerp`, also where values are infinite."""
+    return torch.where(values.isinf(), values, torch.lerp(base, values, weight))
+
+
 def _by_row(values: Tensor, like: Tensor) -> Tensor:
     """`values` `[rows]` or `[rows, units]`, to multiply `like` `[rows, ..., units]`."""
     if values.ndim == 1:

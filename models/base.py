@@ -13,7 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from latticework.models.domain import Binary, Domain
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence, Known
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
+# A few sites, and which of their values, an axis a site, may occur together.
+SupportTable = tuple[tuple[int, ...], NDArray[np.bool_]]
 
 
 class NotDifferentiableError(ValueError):
@@ -92,6 +96,13 @@ class EnergyModel(nn.Module, ABC):
         """
         return None
 
+    def support_tables(self) -> list[SupportTable] | None:
+        """Tables that a state of positive probability must all fulfil, and no other does.
+
+        Chains start by them (`sampling.possible`). None where they are not known.
+        """
+        return None
+
     def form(self) -> Form | None:
         """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 
@@ -112,15 +123,20 @@ class EnergyModel(nn.Module, ABC):
         A tensor `[chains, dim]` gives each chain values of its own, at the same sites. Each chain
         then has a law of its own, and the model evaluates that many states, one of each chain.
 
-        Raises ValueError for sites and values that the model does not have, if no site is free, and
-        if the free sites differ from chain to chain.
+        Raises ValueError for sites and values that the model does not have, if no site is free, if
+        the free sites differ from chain to chain, and if a table gives known values probability 0.
         """
-        from latticework.models.conditioned import Conditioned, Evidence  # noqa: PLC0415
+        from latticework.models.conditioned import (  # noqa: PLC0415
+            Conditioned,
+            Evidence,
+            require_possible,
+        )
 
         evidence = Evidence(self.domain, known, self.names, self._evidence())
         tensors = itertools.chain(self.parameters(), self.buffers())
         if (place := next(tensors, None)) is not None:
             evidence.to(place.device)
+        require_possible(self, evidence)
         owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
         closed = self.restricted(evidence) if same and evidence.chains is None else None

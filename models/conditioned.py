@@ -99,6 +99,31 @@ class Evidence(nn.Module):
         return x if self.before is None else self.before.complete(x)
 
 
+def require_possible(model: EnergyModel, evidence: Evidence) -> None:
+    """Raise ValueError if known values alone have probability 0, by a table of the model."""
+    known, domain = set(evidence.known.tolist()), model.domain
+    tables = [pair for pair in model.support_tables() or () if known.issuperset(pair[0])]
+    if not tables:
+        return
+    codes = value_numbers(evidence.state, domain).numpy()  # [1 or chains, sites]
+    for scope, allowed in tables:
+        for values in codes[:, scope]:
+            if not allowed[tuple(values)]:
+                names = scope if model.names is None else [model.names[site] for site in scope]
+                kind = "sites " if model.names is None else ""
+                raise ValueError(
+                    f"the known values of {kind}{' and '.join(map(repr, names))} are impossible: "
+                    f"a table gives {' and '.join(map(str, values))} probability 0"
+                )
+
+
+def value_numbers(x: Tensor, domain: Domain) -> Tensor:
+    """The numbers of the sites' values, from 0, `[chains, sites]`."""
+    if isinstance(domain, Categorical):
+        return x.argmax(-1)
+    return (x == domain.values()[1]).long()
+
+
 def _by_site(
     domain: Domain, values: Known, names: tuple[Hashable, ...] | None
 ) -> dict[int, Tensor]:

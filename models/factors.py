@@ -20,7 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.base import Cache, EnergyModel, NotDifferentiableError
+from latticework.models.base import (
+    Cache,
+    EnergyModel,
+    NotDifferentiableError,
+    SupportTable,
+)
 from latticework.models.domain import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 
@@ -204,6 +209,12 @@ class Factors(EnergyModel):
         flat = self.flat.double()
         made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
         return made.to(self.flat.device)
+
+    def support_tables(self) -> list[SupportTable] | None:
+        if type(self).forward is not Factors.forward:
+            return None  # a subclass may define another target
+        tables = map(self.table, range(len(self.factors)))
+        return [(scope, log > -math.inf) for scope, log in tables if (log == -math.inf).any()]
 
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable make one number."""

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
-from latticework.samplers.base import Info, Sampler, metropolis
+from latticework.samplers.base import Info, Sampler, metropolis, reject_impossible
 
 
 class AdjustedState(NamedTuple):
@@ -42,7 +42,8 @@ class AllSites(Sampler):
             return AdjustedState(x, logits, model.domain.log_normaliser(logits).neg_())
         log_prob, grad = model.log_prob_and_grad(x)
         logits = self.logits(x, grad, model.domain)
-        return AdjustedState(x, logits, log_prob - model.domain.log_normaliser(logits))
+        balance = log_prob - model.domain.log_normaliser(logits)
+        return AdjustedState(x, logits, reject_impossible(balance, log_prob))
 
     def log_prob(self, state: AdjustedState, model: EnergyModel) -> Tensor:
         """The balance plus the normaliser, up to their rounding; evaluated if log pi cancels."""
@@ -59,4 +60,5 @@ class AllSites(Sampler):
         log_ratio = proposed.balance - state.balance
         if not self.cancels(model):
             log_ratio += model.domain.log_weight_ratio(x, y, state.logits, proposed.logits)
+            log_ratio = reject_impossible(log_ratio, proposed.balance)
         return metropolis(state, proposed, log_ratio, rng)

@@ -65,11 +65,15 @@ class Sampler(ABC):
         First checks `x` and the target there, which costs one evaluation. Raises ValueError if a
         check of `samplers.checks` fails. Does not modify `x`.
         """
+        self.require_moves(model)
+        check_start(x, model, self.uses_gradient)
+        return self.at(x, model)
+
+    def require_moves(self, model: EnergyModel) -> None:
+        """Raise UnsupportedModelError for a `Subset`, unless this sampler swaps sites."""
         if isinstance(model.domain, Subset) and not self.swaps:
             got = f"{type(model).__name__} on {model.domain}; {SWAPS}"
             raise UnsupportedModelError(self, model, "sites that move on their own", got)
-        check_start(x, model, self.uses_gradient)
-        return self.at(x, model)
 
     def require_support(self, x: Tensor, model: EnergyModel) -> None:
         """Raise what `init` raises. Override it if `init` learns something, which may take long."""
@@ -81,6 +85,11 @@ class Sampler(ABC):
         Runs that share a sampler learn them once. `x` gives the shape of states, type and device.
         """
         return {}
+
+    @property
+    def inner(self) -> "Sampler":
+        """The kernel that moves states at one temperature: this sampler, unless it has several."""
+        return self
 
     def within(self, state: Any) -> Any:
         """The state of the sampler itself, where that of its kernel holds more."""
@@ -180,10 +189,20 @@ def metropolis(
     """Accept each chain's proposal with probability min(1, exp(log_ratio)), `[chains]`.
 
     A ratio of NaN or infinity rejects. In every field of the two states, chains are the first
-    dimension. `proposed` may be overwritten. Eq. (3) of Zhang et al. (2022).
+    dimension. `proposed` and `log_ratio` may be overwritten. Eq. (3) of Zhang et al. (2022).
     """
+    if (log_prob := getattr(proposed, "log_prob", None)) is not None:
+        log_ratio = reject_impossible(log_ratio, log_prob)
     accepted, accept_prob = decide(log_ratio, rng)
     return select_rows(accepted, proposed, current), Info(accept_prob, log_ratio)
+
+
+def reject_impossible(log_ratio: Tensor, log_prob: Tensor) -> Tensor:
+    """`log_ratio`, -inf in place where the proposals have `log_prob` -inf.
+
+    The gradient at such a state is often NaN, and so would be the ratio.
+    """
+    return log_ratio.masked_fill_(log_prob == -torch.inf, -torch.inf)
 
 
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:

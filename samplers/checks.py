@@ -205,9 +205,13 @@ def _check_log_prob(log_prob: Tensor, chains: int, name: str) -> None:
     for bad, what in (
         (log_prob.isnan(), "NaN"),
         (log_prob == torch.inf, "inf"),
-        (log_prob == -torch.inf, "-inf"),
     ):
         _refuse(bad, f"the log-probability of {name} is {what}")
+    _refuse(
+        log_prob == -torch.inf,
+        f"the log-probability of {name} is -inf",
+        "list them by the domain, as Subset does where the number of ones is fixed",
+    )
 
 
 def _refuse(bad: Tensor, what: str, instead: str = "look at the target's parameters") -> None:

@@ -95,7 +95,7 @@ class Draws(NamedTuple):
     x: Tensor  # [draws, chains, *domain.shape]
     log_prob: Tensor  # [draws, chains]
     accept: Tensor  # [chains], float64: the sum of the acceptance probabilities of all steps
-    invalid: int  # how many of all chains' steps met a NaN or infinite energy
+    invalid: int  # how many of all chains' steps met NaN or +inf
 
 
 @dataclass(frozen=True)

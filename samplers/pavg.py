@@ -87,6 +87,7 @@ class PAVG(Sampler):
                 raise ValueError(f"matrix must be square and symmetric, got {self.matrix}")
 
     def require_support(self, x: Tensor, model: EnergyModel) -> None:
+        self.require_moves(model)
         check_start(x, model, self.uses_gradient)
         self._require_size(x, model)
 

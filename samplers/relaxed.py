@@ -30,6 +30,7 @@ from latticework.samplers.base import (
     Sampler,
     metropolis,
     own_generator,
+    reject_impossible,
     require_domain,
     require_positive,
 )
@@ -133,6 +134,7 @@ class RMALA(Sampler):
         proposed = self.at_position(y, model)
         log_ratio = proposed.log_density - state.log_density
         log_ratio += self._log_proposal(proposed, state) + noise.square().sum(-1) / 2
+        log_ratio = reject_impossible(log_ratio, proposed.log_density)
         return metropolis(state, proposed, log_ratio, rng)
 
     def _log_proposal(self, start: RelaxedState, end: RelaxedState) -> Tensor:

@@ -37,7 +37,7 @@ class Sums(NamedTuple):
     trace: NDArray[np.int8]  # [draws, traced, size], the states after the last steps
     accept: NDArray[np.float64]  # [chains], the sum of the acceptance probabilities
     changed: NDArray[np.int64]  # [chains], how many sites changed
-    invalid: NDArray[np.int64]  # [chains], steps that met a NaN or infinite energy
+    invalid: NDArray[np.int64]  # [chains], steps that met NaN or +inf
     unsettled: NDArray[np.int64]  # [chains], steps whose inner loop ended at its bound; or empty
 
 

@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     trace: Tensor  # [draws, chains or fewer, size], the states after the last steps
     accept: Tensor  # [chains], acceptance probabilities
     changed: Tensor  # [chains], how many sites changed
-    invalid: Tensor  # [chains], steps that met a NaN or infinite energy
+    invalid: Tensor  # [chains], steps that met NaN or +inf
     unsettled: Tensor  # [chains], steps whose inner loop ended at its bound; or empty
 
     @classmethod

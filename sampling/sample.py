@@ -47,7 +47,7 @@ class ConvergenceWarning(UserWarning):
 
 class ChainSums(NamedTuple):
     total: Tensor  # [chains], float64: in single precision a step would add less and less
-    invalid: Tensor  # [chains], int64, steps that met a NaN or infinite energy
+    invalid: Tensor  # [chains], int64, steps that met a log-probability of NaN or +inf
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ def sample(
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
             (`SampleResult.converged`), if the rows of `x` agree in most sites, so that R-hat
             cannot show other modes (the `caveat` of the result, which no verdict then calls
-            converged), or if steps met a NaN or infinite log-probability.
+            converged), if steps met a log-probability of NaN or +inf, or if draws have probability
+            zero.
         EngineWarning: if `engine="auto"` would compile the steps and finds no compiler.
 
     Raises:
@@ -206,12 +207,8 @@ def sample(
         names=named,
         caveat=caveat,
     )
-    if diagnose and invalid:
-        _warn(
-            f"{invalid} of {steps * len(x)} steps met a NaN or infinite log-probability and did "
-            "not move there, so such states are never drawn; mend the target, or give -inf where "
-            "states are impossible"
-        )
+    if diagnose and (told := _invalid(result, invalid, steps * len(x))):
+        _warn(told)
     if diagnose and result.verdict.judged and not result.converged:
         _warn(result.verdict.text)
     return result
@@ -279,7 +276,7 @@ def _draw(
 ) -> tuple[dict[str, Any], int]:
     """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in.
 
-    Also how many of all chains' steps met a NaN or infinite energy.
+    Also how many of all chains' steps met a log-probability of NaN or +inf.
     """
     kernel, count, every = kernels.kernel, kernels.count, gcd(burn_in, thin)
     if isinstance(kernel, Fused) and not isinstance(kernel.sampler, Tempered):
@@ -348,6 +345,24 @@ def _draw_fused(
 def _warn(text: str) -> None:
     """Warn the caller of `sample`."""
     warnings.warn(text, ConvergenceWarning, stacklevel=3)
+
+
+def _invalid(result: SampleResult, invalid: int, steps: int) -> str:
+    """What to say of impossible draws, or else of `invalid` steps into NaN or +inf; else ""."""
+    impossible = int((result.log_prob == -torch.inf).sum())
+    if impossible and not (result.log_prob.isnan() | (result.log_prob == torch.inf)).any():
+        return (
+            f"{impossible} of {result.log_prob.numel()} draws are states of probability zero, "
+            f"which {result.sampler} enters because it rejects nothing; choose a sampler that "
+            "does, such as gibbs, gwg or dmala"
+        )
+    if not invalid:
+        return ""
+    return (
+        f"{invalid} of {steps} steps met a log-probability of NaN or +inf, or such a gradient, and "
+        "did not move there, so such states are never drawn; mend the target, or give -inf where "
+        "states are impossible"
+    )
 
 
 def _equal_starts(x: Tensor) -> str:

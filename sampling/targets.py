@@ -145,8 +145,8 @@ def target_named(text: str, domain: str | None) -> EnergyModel:
 
 def unsupported(sampler: Sampler, model: EnergyModel) -> str:
     """Why the sampler does not support the model; "" if it does, or fails in another way."""
-    x = possible(model, 2, torch.Generator().manual_seed(0))
     try:
+        x = possible(model, 2, torch.Generator().manual_seed(0))
         with torch.no_grad():
             copy.deepcopy(sampler).require_support(x, model)
     except (UnsupportedModelError, NotDifferentiableError) as error:

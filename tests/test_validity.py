@@ -1,7 +1,8 @@
-"""Energies that are NaN or infinite: rejected, counted, told, and the end of a stuck run."""
+"""NaN and +infinity as log-probabilities: rejected, counted, told, and the end of a stuck run."""
 
 import logging
 import math
+import warnings
 
 import pytest
 import torch
@@ -12,7 +13,12 @@ from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import sample
 from latticework.experiments.tasks.target import StuckError, Validity
+from latticework.samplers import NAMES
 from latticework.sampling.chain import Chain
+from latticework.sampling.naming import sampler_named
+from latticework.sampling.sample import ConvergenceWarning
+from latticework.sampling.starts import possible
+from latticework.sampling.targets import unsupported
 
 
 class Holed(lw.EnergyModel):
@@ -74,6 +80,88 @@ def test_a_state_whose_neighbours_have_probability_zero_is_valid():
     state, info = sampler.step(sampler.init(start, alone), alone, rng)
     assert torch.equal(state.x, start)
     assert (info.log_ratio == -torch.inf).all()
+
+
+# Impossible states, whose gradient is often NaN.
+
+
+def by_logarithm(x: Tensor) -> Tensor:
+    return torch.log(1 - x[:, 0] * x[:, 1]) + x @ torch.linspace(-0.5, 0.7, x.shape[1])
+
+
+def by_product(x: Tensor) -> Tensor:
+    return torch.log((x @ torch.linspace(-0.5, 0.7, x.shape[1])).exp() * (x[:, :2].sum(1) < 2))
+
+
+def by_mask(x: Tensor) -> Tensor:
+    value = x @ torch.linspace(-0.5, 0.7, x.shape[1])
+    return value.masked_fill(x[:, :2].sum(1) == 2, -torch.inf)
+
+
+def of_categories(x: Tensor) -> Tensor:
+    """Sites 0 and 1 do not both have the value 0."""
+    return torch.log(1 - x[:, 0, 0] * x[:, 1, 0]) + x[..., 1].sum(-1) / 3
+
+
+TARGETS = {
+    "by a logarithm": lambda: lw.Function(by_logarithm, lw.Binary(6)),
+    "by a product": lambda: lw.Function(by_product, lw.Binary(6)),
+    "by a mask": lambda: lw.Function(by_mask, lw.Binary(6)),
+    "of categories": lambda: lw.Function(of_categories, lw.Categorical(4, 3)),
+    "of tables": lambda: lw.Factors([((i, i + 1), [[0, 0.5], [0.3, -math.inf]]) for i in range(5)]),
+    "of a colouring": lambda: lw.Factors(
+        [((i, i + 1), torch.where(torch.eye(3) > 0, -math.inf, 0)) for i in range(5)]
+    ),
+}
+SAMPLERS = [name for name in NAMES if name not in ("hamming_ball", "tempered", "tempered_gibbs")]
+SAMPLERS += ["hamming_ball(sites=4)", "gibbs(sites=2)", "gibbs(sites=2,scan=scopes)"]
+SAMPLERS += ["gwg(flips=2)", "tempered(rounds=2)", "tempered(kernel=gibbs,rounds=2)"]
+REJECTS_NOTHING = ("dula", "stochastic_dula", "dsvgd")  # and so may enter impossible states
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_steps_into_impossible_states_are_valid(name):
+    supported = 0
+    for text in SAMPLERS:
+        model, sampler = TARGETS[name](), sampler_named(text)
+        if text in REJECTS_NOTHING or unsupported(sampler, model):
+            continue
+        x = possible(model, 20, Generator().manual_seed(1))
+        tally = tallied(sampler, model, x, steps=60)
+        assert int(tally.invalid) == 0, text
+        assert (tally.valid == 60).all()
+        supported += 1
+    assert supported > 3
+
+
+@pytest.mark.parametrize("hole", [math.nan, math.inf])
+def test_steps_into_nan_and_infinity_are_not(hole):
+    for sampler in (lw.DMALA(2.0), lw.GWG(), lw.RandomWalk(), lw.RMALA(2.0), lw.PAFS(2)):
+        tally = tallied(sampler, Holed(hole), torch.zeros(50, 4))
+        assert 0 < tally.invalid < 50 * 20, sampler
+
+
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+@pytest.mark.parametrize("name", ["by a logarithm", "by a mask"])
+def test_a_target_that_gives_minus_infinity_has_nothing_to_mend(name, engine, uncompiled):
+    for text in ("dmala", "gwg", "gibbs", "random_walk"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = lw.sample(TARGETS[name](), text, steps=100, engine=engine)
+        assert not [each for each in told if "mend the target" in str(each.message)]
+        assert found.log_prob.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("by a logarithm", "dula(step_size=2.0)"), ("by a mask", "dula(step_size=2.0)"),
+     ("by a mask", "dsvgd")],
+)  # fmt: skip
+def test_draws_of_probability_zero_are_told(name, text):
+    told = r"\d+ of 400 draws are states of probability zero, which \w+\(.* rejects nothing"
+    with pytest.warns(ConvergenceWarning, match=told):
+        found = lw.sample(TARGETS[name](), text, steps=100)
+    assert (found.log_prob == -math.inf).any()
 
 
 # In a run.

@@ -9,9 +9,10 @@ makes it contrastive divergence, SML, FPCD or herding (`tasks.learning.negatives
 compare: exact moments of small models, or long chains of a trusted sampler. Sampled references are
 shared artifacts, computed once and used by every run.
 
-If a model returns NaN or infinity, an acceptance test rejects the move. A sampler without a test
-leaves the site or the chain unchanged (`samplers`), or its state becomes NaN and stays so. `watch`
-warns of such energies, and stops a run when no chain can move.
+A proposal of log-probability -inf is impossible, and rejected as any other. If a model returns NaN
+or +infinity, an acceptance test rejects the move too. A sampler without a test leaves the site or
+the chain unchanged (`samplers`), or its state becomes NaN and stays so. `watch` warns of NaN and
++infinity, and stops a run when no chain can move.
 """
 
 import logging
@@ -328,11 +329,11 @@ def sampled(
     return Reference(samples=x[:samples], floor=x[samples:])
 
 
-# Energies that are not finite.
+# Log-probabilities that are NaN or +infinity.
 
 
 class StuckError(RuntimeError):
-    """No chain can move, because all energies are NaN or infinite."""
+    """No chain can move, because all log-probabilities or gradients are NaN or +infinite."""
 
 
 class Tally(NamedTuple):
@@ -342,7 +343,7 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True)
 class Validity(Metric):
-    """Counts steps with an energy that is NaN or infinite. `watch` reads the counts."""
+    """Counts steps with a log-probability of NaN or +infinity. `watch` reads the counts."""
 
     wanted = Wanted(invalid=True)
 
@@ -368,15 +369,16 @@ def watch(run: Run, tally: Tally, step: int) -> None:
         total = run.notes.get(NOTE, 0) + invalid
         run.note(**{NOTE: total})
         log.warning(
-            "up to step %d, %d steps of chains were rejected because the energy was NaN or "
-            "infinite; %d of them since the last reading",
+            "up to step %d, %d steps of chains were rejected because the log-probability or its "
+            "gradient was NaN or +inf; %d of them since the last reading",
             *(step, total, invalid),
         )
         if not tally.valid.any():
             raise StuckError(
                 f"all {len(tally.valid)} chains are stuck at step {step}: since the last reading "
-                "every energy was NaN or infinite. Look at the model's parameters (did its "
-                "training diverge?) and at where the chains start"
+                "every log-probability or gradient was NaN or +inf. Look at the model's "
+                "parameters (did its training "
+                "diverge?) and at where the chains start"
             )
     tally.invalid.zero_()
     tally.valid.zero_()
