@@ -18,6 +18,7 @@ from latticework.experiments.runs import configuration
 from latticework.experiments.runs.configuration import checked
 from latticework.samplers import NAMES, find
 from latticework.samplers.base import Sampler, UnsupportedModelError, Wrapper
+from latticework.samplers.skeleton import Skeleton
 
 SCALES = ("paper", "quick", "smoke")
 configuration.register()
@@ -192,7 +193,7 @@ def test_every_sampler_has_a_name():
     assert list(NAMES) == names("sampler")
     named = {find(name)[0] for name in NAMES}
     own = {c for c in classes if not inspect.isabstract(c) and not issubclass(c, Wrapper)}
-    assert own == named
+    assert own - {Skeleton} == named  # which is there to be copied
 
 
 def models():

@@ -13,6 +13,7 @@ from documented import ROOT
 import latticework
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES, find
+from latticework.samplers.skeleton import Skeleton
 
 # In a process of its own, in which these packages cannot be imported.
 BLOCKED = """
@@ -133,6 +134,11 @@ def test_every_sampler_and_model_is_public():
     named = {find(name)[0] for name in NAMES} | {m for m in models if not inspect.isabstract(m)}
     hidden = {cls for cls in named if getattr(latticework, cls.__name__, None) is not cls}
     assert {cls.__name__ for cls in hidden if not cls.__name__.startswith("_")} == set()
+
+
+def test_the_skeleton_of_a_sampler_is_exact():
+    report = latticework.check(Skeleton(2), chains=4000)
+    assert report.passed, report
 
 
 def test_a_class_is_checked():
