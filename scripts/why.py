@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import SEEDS, identity, leaves, short_name
 from latticework.experiments.records.record import RESULTS, Record, damage, opened
 from latticework.experiments.runs.errors import told
@@ -187,13 +188,13 @@ def main(words: list[str] | None = None) -> int:
         grid = Grid("what differs", "A", "B", "may change the numbers", box=None, pad_edge=False)
         for each in found.differences:
             cells = (each.what, each.one, each.other, each.decides)
-            grid.add_row(*[Text(str(cell)) for cell in cells])
+            grid.add_row(*[Text(escape_terminal(str(cell))) for cell in cells])
         console.print(grid)
     else:
         console.print("Configuration, seeds, versions, code and machine are the same.")
     console.print()
     for line in verdict(found):
-        console.print(Text(line))
+        console.print(Text(escape_terminal(line)))
     return 1 if found.is_fault else 0
 
 
