@@ -22,8 +22,10 @@ LATEX = {
     "<": r"\textless{}", ">": r"\textgreater{}", "±": r"\(\pm\)",
 } | {sign: f"\\{sign}" for sign in "{}$&#%_"}  # fmt: skip
 FORMULA = ("=", "+", "-", "@")  # with which a spreadsheet's formula begins
-# A sign alone, and numbers as our tables show them: `-333 ± 42 (3) to -328 / -163.5`.
-NUMBERS = re.compile(r"[-+]?|[-+]?[\d.,]+(?:e[-+]?\d+)?(?: (?:±|/|to|\(\d+\)|-?[\d.,]+))*|[-+]?inf")
+# A sign alone, and numbers as our tables show them: `-333 ± 42 (3) to -328 / -163.5`, a tie `=4`.
+NUMBERS = re.compile(
+    r"[-+]?|[-+]?inf|[-+=]?[\d.,]+(?:e[-+]?\d+)?(?: (?:±|/|to|\(\d+\)|-?[\d.,]+))*"
+)
 
 
 def escape_terminal(text: str) -> str:
