@@ -588,7 +588,8 @@ def test_committed_files_are_complete_and_small():
 NOT_OF_A_RUN = re.compile(
     r"\{\{.*?\}\}|`[^`]*`|\]\([^)]*\)"  # computed; a command; a link
     r"|\b(?:Figure|Table|Section|Theorem|seeds?|models?) \d+(?:(?:,| to| and|-) ?\d+)*"
-    r"|\b\w+-\d\b|\b\d+x\d+\b|\b(?:19|20)\d\d\b",  # GWG-1; a lattice; a year
+    r"|\b[A-Za-z]\w*-\d+\b|\b\d+x\d+\b"  # GWG-1, WikiText-103; a lattice
+    r"|\b(?:19|20)\d\d\b",  # a year
     re.DOTALL,
 )
 TYPED = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
