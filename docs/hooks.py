@@ -18,6 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.grouping import SAMPLERS as LOOKS
 from latticework.samplers import NAMES
 
@@ -186,7 +187,7 @@ def sampler(name: str) -> str:
         found = [row for row in csv.DictReader(file) if row["sampler"] == label]
     if found:
         lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS)]
-        lines += [[row[column] for column in COLUMNS] for row in found]
+        lines += [[escape_markdown(row[column]) for column in COLUMNS] for row in found]
         text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         parts += ["## In the [benchmark](../../docs/results/benchmark.md)", text]
     pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", (ROOT / RESULTS).read_text(), re.MULTILINE)

@@ -12,6 +12,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.grouping import TARGET, differing
 from latticework.experiments.records.identity import DIGITS, DRAWING, SEEDS, without_digits
 from latticework.experiments.records.numbers import (
@@ -51,6 +53,7 @@ from latticework.experiments.runs.sweeps import Sweep, SweepClock, asked
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 DONE = ("finished", "finished before")  # experiments.runs.recording.Outcome
 WIDTH = 120  # columns where the output is no terminal
@@ -115,7 +118,7 @@ class Finish(Callback):
             line = _shown(run_line, record) if record else _cause(path) if how == "failed" else how
             before = " (finished before)" if how == "finished before" else ""
             name = without_digits(path.name) or "a run"
-            print(f"{progress}: {name}{before}: {line}", flush=True)
+            print(f"{progress}: {name}{before}: {escape_terminal(line)}", flush=True)
         elif record is not None:
             if how == "finished":
                 print(f"finished: {path}")
@@ -158,7 +161,9 @@ def _of_command(command: Sweep, found: Sequence[Path]) -> list[Path]:
 def _cause(folder: Path) -> str:
     """Why the run of this folder failed, from its error.txt."""
     file = folder / "error.txt"
-    return f"failed: {file.read_text().splitlines()[0]}" if file.is_file() else "failed"
+    if not file.is_file():
+        return "failed"
+    return f"failed: {escape_terminal(file.read_text().splitlines()[0])}"
 
 
 def _report(failed: Sequence[Path], *, sweep: bool) -> None:
@@ -186,7 +191,7 @@ def _shown(
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
         if errors.wants_traceback():
             traceback.print_exception(error)
-        print(f"{fault}: {errors.summary(error)}")
+        print(f"{fault}: {escape_terminal(errors.summary(error))}")
         return None
 
 
@@ -212,7 +217,7 @@ def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     for file in written.files:
         print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
     for fault in written.failed:
-        print(f"figures and tables: {fault}")
+        print(f"figures and tables: {escape_terminal(fault)}")
     if written.files:
         _shown(_track, config, folder, written.files)
     return not written.failed
@@ -241,7 +246,7 @@ def show_run(record: Record) -> None:
     table = _empty(["result", "value", "compare with"], left=(0, 2))
     for one in heads:
         beside = ", ".join(f"{name} {number(value)}" for name, value in one.beside.items())
-        table.add_row(one.label, _with_unit(one), beside)
+        table.add_row(*map(_plain, (one.label, _with_unit(one), beside)))
     spent = costs(record)
     evaluations = _evaluations([spent])
     cost = _time([spent]) + (f", {evaluations} evaluations a chain" if evaluations else "")
@@ -272,7 +277,8 @@ def show_sweep(records: Sequence[Record]) -> None:
         columns = _columns(heads, targets, most) | _cost_columns(rows)
         table = _empty([*headings, *columns], left=range(len(headings)))
         for place, (texts, _) in enumerate(rows):
-            table.add_row(*texts, *(column[place] for column in columns.values()))
+            cells = [*texts, *(column[place] for column in columns.values())]
+            table.add_row(*map(_plain, cells))
         if _width(table) <= _console().width:
             break
     marked = any(cell.endswith(SIGNS[BEST]) for column in columns.values() for cell in column)
@@ -287,12 +293,12 @@ def show_sweep(records: Sequence[Record]) -> None:
 def show_table(file: Path) -> None:
     """Print a table that was written as Markdown: as many of its columns as fit, from the left."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = [[unescape(cell.strip()) for cell in line.strip("|").split("|")] for line in lines]
     headings, _, *rows = cells
     for count in range(len(headings), 0, -1):
         table = _empty([_broken(text) for text in headings[:count]], left=range(count))
         for row in rows:
-            table.add_row(*row[:count])
+            table.add_row(*map(_plain, row[:count]))
         if _width(table) <= _console().width:
             break
     left_out = f"Further columns: {', '.join(headings[count:])}. " if headings[count:] else ""
@@ -413,11 +419,13 @@ def _empty(headings: Sequence[str], left: Sequence[int]) -> Table:
     """A table without rows. The columns `left` are set left, the others right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     for place, heading in enumerate(headings):
         justify = "left" if place in left else "right"
-        table.add_column(heading, justify=justify, no_wrap=True, vertical="bottom")  # type: ignore[arg-type]
+        text = Text("\n").join(map(_plain, heading.split("\n")))
+        table.add_column(text, justify=justify, no_wrap=True, vertical="bottom")  # type: ignore[arg-type]
     return table
 
 
@@ -438,4 +446,13 @@ def _console() -> Console:
 
 def _show(title: str, table: RenderableType, note: str) -> None:
     console = _console()
-    console.print(f"\n[bold]{title}[/bold]", table, f"{note.strip()}\n", sep="\n")
+    heading = _plain(title)
+    heading.stylize("bold")
+    console.print("", heading, table, _plain(note.strip()), "", sep="\n")
+
+
+def _plain(text: str) -> Text:
+    """A text of records for the terminal: without markup and without control characters."""
+    from rich.text import Text
+
+    return Text(escape_terminal(text))

@@ -15,6 +15,7 @@ from latticework.experiments.papers.bundle import TARGET, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.inventory import holding
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.grouping import once
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.record import BUNDLES, Record, load_all
@@ -53,9 +54,11 @@ def main(words: list[str] | None = None) -> int:
         if done.thinned:
             print(f"  curves thinned in {done.thinned} runs")
         if done.too_large:
-            print(f"  left out: {len(done.too_large)} arrays, such as {done.too_large[0]}")
+            first = escape_terminal(done.too_large[0])
+            print(f"  left out: {len(done.too_large)} arrays, such as {first}")
         if done.long:
-            print(f"  left out, except of the first seeds: {', '.join(done.long)} of run.json")
+            long = escape_terminal(", ".join(done.long))
+            print(f"  left out, except of the first seeds: {long} of run.json")
         for claim, before, after in changed(name, records, load_all(done.file)):
             print(f"  {claim}: {before} on the records, {after} on the bundle")
             status = 1

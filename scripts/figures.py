@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from latticework.experiments.papers.draw import drawn
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.record import BUNDLES, read
 from latticework.experiments.runs import configuration
 from latticework.experiments.runs.errors import told
@@ -34,12 +35,12 @@ def main(overrides: list[str]) -> None:
         print(f"no finished run in {folder}: drawing the {len(records)} records of {bundle}")
     if not records:
         missing = f"no finished run in {folder}; run the experiment first"
-        raise SystemExit("\n".join([*damaged.values(), missing]))
+        raise SystemExit("\n".join(map(escape_terminal, [*damaged.values(), missing])))
     files, faults = drawn(config, words, folder, records)
     for file in files:
         print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
     if wrong := [*faults, *(f"left out: {fault}" for fault in damaged.values())]:
-        raise SystemExit("\n".join(wrong))
+        raise SystemExit("\n".join(map(escape_terminal, wrong)))
 
 
 def _is_no_run_s(word: str) -> bool:

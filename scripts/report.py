@@ -16,6 +16,7 @@ from latticework.experiments.papers.docs_pages import refresh
 from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.papers.page import write
 from latticework.experiments.papers.view import gather
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.runs.errors import told
 from latticework.scripts.parsing import outputs, parser_of
 
@@ -43,7 +44,7 @@ def main(words: list[str] | None = None) -> None:
     for file in write(report, folder):
         print(f"report: {file}")
     if report.failed:
-        raise SystemExit("\n".join(report.failed))
+        raise SystemExit("\n".join(map(escape_terminal, report.failed)))
 
 
 if __name__ == "__main__":

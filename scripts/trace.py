@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from latticework.experiments.records.archive import DamagedError
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.record import BUNDLES, damage, opened
 from latticework.experiments.runs.errors import told
 from latticework.scripts.parsing import outputs, parser_of
@@ -44,16 +45,17 @@ def main(words: list[str] | None = None) -> int:
             highlight=False,
         )
         return 2
-    console.print(f"figure    {figure}", highlight=False)
-    console.print(f"command   {command}", highlight=False, soft_wrap=True)
+    console.print(Text(f"figure    {escape_terminal(figure)}"))
+    console.print(Text(f"command   {escape_terminal(command)}"), soft_wrap=True)
     made = ", ".join(f"{name} {number}" for name, number in versions.items())
-    console.print(f"drawn by  {made}\n", highlight=False)
+    console.print(Text(f"drawn by  {escape_terminal(made)}\n"))
     folders = [chosen.outputs, *chosen.figure.resolve().parents]
     found = {name: state(name, known, folders) for name, known in records.items()}
     grid = Grid("record", "SHA-256", "state", box=None, pad_edge=False)
     for name, how in found.items():
         colour = "green" if how == "unchanged" else "bold red"
-        grid.add_row(Text(name), Text(records[name][:12]), Text(how, colour))
+        cells = [escape_terminal(text) for text in (name, records[name][:12], how)]
+        grid.add_row(Text(cells[0]), Text(cells[1]), Text(cells[2], colour))
     console.print(grid)
     wrong = [name for name, how in found.items() if how != "unchanged"]
     console.print(f"\n{len(found) - len(wrong)} of {len(found)} are there and unchanged.")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tracemalloc
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,8 @@ from latticework.experiments.papers.bundle import LARGEST, LONG, ROWS, pack, thi
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
-from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records import record as records_module
+from latticework.experiments.records.archive import DamagedError, write_archive
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.record import checksums, load_all
 
@@ -285,3 +289,76 @@ def test_nothing_to_pack_is_an_error(tmp_path, capsys):
     assert packed(tmp_path, tmp_path) == 1
     assert "no finished run at the paper's scale" in capsys.readouterr().out
     assert packed(tmp_path, tmp_path, name="all") == 0
+
+
+def packed_again(content: bytes, how: int, declared: int | None = None) -> bytes:
+    """A zip file with one entry, `records.zip`; its directory may declare another size."""
+    target = BytesIO()
+    with zipfile.ZipFile(target, "w", how) as outer:
+        outer.writestr("records.zip", content)
+    if declared is None:
+        return target.getvalue()
+    real, other = len(content).to_bytes(4, "little"), declared.to_bytes(4, "little")
+    return target.getvalue().replace(real, other)
+
+
+def inner(how: int, files: dict[str, bytes]) -> bytes:
+    target = BytesIO()
+    with zipfile.ZipFile(target, "w", how) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("where", ["outside", "inside", "a lying size", "arrays"])
+def test_no_more_is_unpacked_than_a_bundle_may_hold(how, where, tmp_path, monkeypatch):
+    """Sizes are checked before anything is unpacked, in each of the files that lie in another."""
+    most = 2**20
+    unpacked = 192 * most if where == "a lying size" else 48 * most
+    monkeypatch.setattr(archive, "LARGEST", most)
+    monkeypatch.setattr(records_module, "LARGEST", most)
+    zeros, file = bytes(unpacked), tmp_path / "bomb.zip"
+    stored, lzma = zipfile.ZIP_STORED, zipfile.ZIP_LZMA
+    if where == "outside":
+        file.write_bytes(packed_again(inner(stored, {"a/x": zeros}), how))
+    elif where == "inside":
+        file.write_bytes(packed_again(inner(how, {"a/x": zeros}), lzma))
+    elif where == "a lying size":
+        file.write_bytes(packed_again(inner(stored, {"a/x": zeros}), how, declared=most // 2))
+    else:
+        arrays = inner(how, {"x.npy": npy(zeros)})
+        write_archive(file, {"a/run.json": json.dumps(RUN).encode(), "a/x.npz": arrays})
+    assert file.stat().st_size < most // 2
+    del zeros
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedError, match=re.escape(str(file))):
+            load_all(file)[0].arrays("x")
+        assert tracemalloc.get_traced_memory()[1] < unpacked / 2
+    finally:
+        tracemalloc.stop()
+
+
+def npy(content: bytes) -> bytes:
+    target = BytesIO()
+    np.save(target, np.frombuffer(content, np.uint8))
+    return target.getvalue()
+
+
+def test_entries_that_share_their_bytes_are_refused(tmp_path):
+    """Many entries of a directory that point at one file: together they are larger than all."""
+    content = inner(zipfile.ZIP_STORED, {"a/run.json": json.dumps(RUN).encode(), "a/x": bytes(999)})
+    end = content.rindex(b"PK\5\6")
+    start = content.index(b"PK\1\2")
+    entry = content[content.rindex(b"PK\1\2") : end]
+    directory = content[start:end] + b"".join(
+        entry.replace(b"a/x", f"a/{number}".encode()) for number in range(9)
+    )
+    tail = bytearray(content[end:])
+    tail[8:12] = (11).to_bytes(2, "little") * 2
+    tail[12:16] = len(directory).to_bytes(4, "little")
+    file = tmp_path / "shared.zip"
+    file.write_bytes(packed_again(content[:start] + directory + tail, zipfile.ZIP_LZMA))
+    with pytest.raises(DamagedError, match="unpack to more than"):
+        load_all(file)

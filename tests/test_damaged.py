@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes import fake
+from omegaconf import OmegaConf
 
 import latticework.scripts.figures
 import latticework.scripts.trace
@@ -18,11 +20,11 @@ from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import holding
-from latticework.experiments.papers.view import gather
+from latticework.experiments.papers.inventory import Holding, holding
+from latticework.experiments.papers.view import draw, gather
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.identity import DIGITS
-from latticework.experiments.records.record import opened
+from latticework.experiments.records.record import OPTIONAL, PARTS, Record, opened
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import declared
 
@@ -46,7 +48,15 @@ RECORDS = {  # run.json: what is said of it
     json.dumps(RUN | {"choices": None}).encode(): "choices in run.json must be a mapping",
     json.dumps(RUN | {"files": None}).encode(): "files in run.json must be a mapping",
     json.dumps(RUN | {"files": {"a.npz": "0"}}).encode(): "a.npz is missing",
+    json.dumps(
+        RUN | {"overrides": [{"a": 1}]}
+    ).encode(): "overrides in run.json must hold texts only",
+    json.dumps(RUN | {"data": "mnist"}).encode(): "data in run.json must be a mapping",
+    json.dumps(
+        RUN | {"config": {"seed": "0"}}
+    ).encode(): "config.seed in run.json must be a whole number",
 }
+ODD = (None, True, 3, -1e400, "x", "", [], [3], [[]], [{}], {}, {"a": 3}, {"a": {"b": []}})
 
 
 def flipped(content: bytes) -> bytes:
@@ -106,6 +116,37 @@ def test_damaged_records(folder, tmp_path, capsys):
         found = said(capsys, lambda path=path: opened(path))
         assert message in found
         assert str(path) in found.replace("\n", "")
+
+
+def test_an_odd_entry_stops_no_figure_of_the_others(folder, tmp_path):
+    """Whatever stands in an entry of run.json: the record is left out and named, or it counts."""
+    shutil.rmtree(folder / BROKEN)
+    names = {*RUN, *OPTIONAL, *(f"config.{name}" for name in [*PARTS, "other"])}
+    for name in names:
+        for number, odd in enumerate(ODD):
+            path = shutil.copytree(folder / WHOLE, folder / f"{name}-{number}")
+            within, _, part = name.partition(".")
+            entry = {**RUN["config"], part: odd} if part else odd
+            (path / "run.json").write_text(json.dumps(RUN | {within: entry}))
+    with pytest.raises(SystemExit) as end:
+        figures(tmp_path, "scale=smoke")
+    assert str(end.value.code).count("is damaged") > len(names)
+    assert len(list(tmp_path.rglob("own.png"))) == 1
+    made = gather(tmp_path, scales=["smoke"], bundles=tmp_path)
+    assert len(made.failed) > len(names)
+    assert [one.exhibit.name for one in made.sections if one.parts[0].holding] == ["rates-sec3"]
+
+
+def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
+    config = OmegaConf.create({"name": "some", "figures": {
+        "bad": {"_target_": "test_draw.fine", "label": "$\\nothing$"},
+        "good": {"_target_": "test_draw.fine"},
+    }})  # fmt: skip
+    monkeypatch.setattr(Record, "fingerprint", "")
+    made = draw(Holding("some", "paper", config, "outputs", (), [fake()]))
+    assert [picture.name for picture in made.pictures] == ["good"]
+    assert made.failed == made.wanting
+    assert made.failed[0].startswith("bad was not made: ValueError")
 
 
 @pytest.mark.parametrize("fault", BUNDLES)

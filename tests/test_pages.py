@@ -238,6 +238,17 @@ def test_every_sampler_has_a_page_with_its_equations_and_its_class(hooks):
     ]
 
 
+def test_a_sampler_s_page_shows_names_of_the_benchmark_as_text(hooks, monkeypatch):
+    hostile = "<img src=x> ![i](figures/x.png) a|b"
+    row = dict.fromkeys(hooks.COLUMNS, hostile) | {"sampler": hooks.label_of("dmala")}
+    monkeypatch.setattr(hooks.csv, "DictReader", lambda _: [row])
+    page = hooks.sampler("dmala")
+    (shown,) = [line for line in page.splitlines() if "src=x" in line]
+    assert shown.count("|") == len(hooks.COLUMNS) + 1
+    assert "<img" not in shown
+    assert "![" not in shown
+
+
 def test_a_notebook_becomes_a_page_with_its_output(hooks, tmp_path):
     file = tmp_path / "two.py"
     file.write_text("# %% [markdown]\n# # Two\n#\n# Text.\n\n# %%\na = 1\n\n# %%\nprint(a + 1)\n")

@@ -33,7 +33,7 @@ from latticework.experiments.papers.page import html, write
 from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.numbers import Estimate, duration, number
-from latticework.experiments.records.record import Record, load_all
+from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import CONF, also, asked, declared, kind
 from latticework.scripts.reproduce import commands
 
@@ -581,3 +581,90 @@ def test_committed_files_are_complete_and_small():
     assert len(tables) > 100
     for rows in tables:
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows.splitlines()}) == 1, rows
+
+
+# The notes.
+
+NOT_OF_A_RUN = re.compile(
+    r"\{\{.*?\}\}|`[^`]*`|\]\([^)]*\)"  # computed; a command; a link
+    r"|\b(?:Figure|Table|Section|Theorem|seeds?|models?) \d+(?:(?:,| to| and|-) ?\d+)*"
+    r"|\b[A-Za-z]\w*-\d+\b|\b\d+x\d+\b"  # GWG-1, WikiText-103; a lattice
+    r"|\b(?:19|20)\d\d\b",  # a year
+    re.DOTALL,
+)
+TYPED = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
+REPEATED = {  # test rows that equal a training row (`data.splits.repeated`), and test rows
+    798: "COMPAS", 1_234: "COMPAS", 938: "Blog", 10_863: "Blog", 7_027: "Blog, published",
+    9_044: "Adult",
+}  # fmt: skip
+TOLD: dict[str, dict[float, str]] = {  # what a note types beside these, and whose number it is
+    "appB": {10_000: "the steps of scale=paper"},
+    "appH": {-5.4: "-log(50,000) / 2"},
+    "fig5": {
+        0.2: "the step size of conf/tuned",
+        2_000: "the samples to learn from, in conf/task",
+        4_000: "14,000 - 10,000 iterations",
+        10_000: "the iterations of scale=paper",
+    },
+    "fig7": {
+        2.5: "125,000 / 50,000",
+        50_000: "the paper's iterations",
+        125_000: "the paper's iterations",
+        160: "the 200 seeds of the command without 40",
+    },
+    "log-z": {1.36: "0.6 over the critical coupling", 2.72: "1.2 over the critical coupling"},
+    "rates-cost": {1.6: "784 x 500 weights of four bytes, in MB"},
+    "rates-fig1": {10_000: "the samples of scale=paper"},
+    "rates-fig2": {0.51: "the decay of conf/tuned", 500_000: "the samples of scale=paper"},
+    "rates-fig3": {20_000: "the samples of scale=paper", 99: "the rows of log(20,000 / 99)"},
+    "rates-training": {30: "the epochs of some models of rates_regardless"},
+    "table1": {95: "per cent of an interval", 784: "the pixels", 2_307: "Caltech's test rows"},
+    "table1-later": {20: "the chains of scale=paper", 50_000: "the betas of scale=paper"},
+    "table2": REPEATED | {
+        32: "repeated rows of Blog, published", 256: "the modulus of the released scripts",
+        7_501: "the weights of COMPAS",
+    },
+    "table4": REPEATED | {15: "the seeds at an earlier look"},
+}  # fmt: skip
+
+
+def numbers(text: str) -> set[float]:
+    return {float(found.replace(",", "").replace("_", "")) for found in TYPED.findall(text)}
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "docs/results/notes").glob("*.md")), ids=lambda file: file.stem
+)
+def test_a_note_types_no_number_of_a_run(file):
+    """Only numbers of its page, of a command, of its experiments, and those of TOLD.
+
+    A number of runs is computed: `{{ last(...) }}`.
+    """
+    text = file.read_text()
+    known = numbers((file.parents[1] / file.name).read_text().partition(text.splitlines()[0])[0])
+    for command in re.findall(r"`([^`]*)`", text):
+        known |= numbers(command)
+    for exhibit in (one for one in KNOWN.exhibits if one.name == file.stem):
+        for experiment in exhibit.of:
+            known |= numbers((CONF / "experiment" / f"{experiment}.yaml").read_text())
+    told = set(TOLD.get(file.stem, {}))
+    assert numbers(NOT_OF_A_RUN.sub(" ", text)) - known - told == set()
+    assert told <= numbers(text), "no longer typed"
+
+
+def test_a_typed_number_is_found_and_a_computed_one_is_not():
+    text = "It takes 0.37 s on 4x4 sites (Table 3, seeds 1 and 2), `x=5`, {{ last('a', 0.5) }}."
+    assert numbers(NOT_OF_A_RUN.sub(" ", text)) == {0.37}
+
+
+def test_a_number_of_runs_is_that_of_the_committed_records():
+    """As the page shows it: GWG-1 after its iterations, and another setting."""
+    settings = {"sampler": "gwg", "task.iterations": 14000}
+    assert (
+        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", settings)
+        in (ROOT / "docs/results/fig5.md").read_text()
+    )
+    with pytest.raises(LookupError, match="no committed run of ising_learning has task.steps=7"):
+        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", {"task.steps": 7})
+    with pytest.raises(LookupError, match="differ in more than their seed"):
+        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", {"sampler": "dmala"})

@@ -6,7 +6,6 @@ word at the same blank. A Page is a figure for PNG and PDF that also holds its c
 
 from collections import defaultdict
 from collections.abc import Sequence
-from html import escape
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from latticework.experiments.records.escapes import escape_html
 from latticework.experiments.records.grouping import by, groups, label, look, named
 from latticework.experiments.records.numbers import comparable, estimate, published
 from latticework.experiments.records.record import Record
@@ -183,24 +183,23 @@ def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
     body = []
     for name, entries in parts:
         entry = next(iter(entries.values()))
-        body.append(f"<h2>{escape(_prompt(entry))}</h2>")
-        original = "" if "[MASK]" in entry["words"] else escape(" ".join(entry["words"]))
-        body.append(
-            f'<p class="source">{escape(entry["origin"])}: {original}<br>{escape(name)}</p>'
-        )
+        body.append(f"<h2>{escape_html(_prompt(entry))}</h2>")
+        original = "" if "[MASK]" in entry["words"] else escape_html(" ".join(entry["words"]))
+        origin, model = escape_html(entry["origin"]), escape_html(name)
+        body.append(f'<p class="source">{origin}: {original}<br>{model}</p>')
         for sampler, own in entries.items():
-            body.append(f"<h3>{escape(sampler)}</h3>")
+            body.append(f"<h3>{escape_html(sampler)}</h3>")
             for line in marked(own, each):
                 words = [
-                    escape(w.text) if w.kind == "given"
-                    else f'<span class="{w.kind}">{escape(w.text)}</span>'
+                    escape_html(w.text) if w.kind == "given"
+                    else f'<span class="{w.kind}">{escape_html(w.text)}</span>'
                     for w in line
                 ]  # fmt: skip
                 body.append(f"<p>{' '.join(words)}</p>")
     legend = '<p><span class="written">written</span> <span class="repeated">repeated</span></p>'
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
-        f"</title>\n<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>{legend}\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape_html(title)}'
+        f"</title>\n<style>{STYLE}</style></head>\n<body><h1>{escape_html(title)}</h1>{legend}\n"
         + "\n".join(body)
         + "\n</body></html>\n"
     )

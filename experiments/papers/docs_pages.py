@@ -2,12 +2,14 @@
 
 docs/results/<exhibit>.md shows a figure or table of a paper; README.md there lists them. Numbers,
 commands and facts come from the records. Causes and caveats are in a short hand-written note per
-exhibit, docs/results/notes/<exhibit>.md.
+exhibit, docs/results/notes/<exhibit>.md. A note types numbers of the paper, of settings and of the
+data; a number of runs is computed from the committed records, by `{{ last(...) }}`.
 """
 
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,13 @@ from latticework.experiments.figures.benchmark import winners
 from latticework.experiments.papers import page
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
-from latticework.experiments.papers.draw import write_table
+from latticework.experiments.papers.draw import markdown, write_table
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.inventory import Holding, holdings
 from latticework.experiments.papers.view import Part, Report, Section, gather, peak_memory, verdicts
-from latticework.experiments.records.numbers import duration
-from latticework.experiments.records.record import BUNDLES
+from latticework.experiments.records.grouping import alone
+from latticework.experiments.records.numbers import duration, estimate, last, number
+from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.sweeps import declared
 
 ROOT = CONF.parent
@@ -56,7 +59,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
                 (results / TABLES).mkdir(exist_ok=True)
                 file = results / TABLES / f"{stem(section.exhibit, part.experiment, name)}.csv"
                 written += write_table(frame, file)
-    for name, text in results_pages(report, results).items():
+    for name, text in results_pages(report, results, bundles).items():
         written.append(results / name)
         written[-1].write_text(text)
     for file, name, text in blocks(report, known, root, bundles):
@@ -108,13 +111,13 @@ def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
     return name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
 
 
-def results_pages(report: Report, folder: Path) -> dict[str, str]:
+def results_pages(report: Report, folder: Path, bundles: Path = BUNDLES) -> dict[str, str]:
     """The pages of docs/results by file name, given the figures and tables in `folder`.
 
     README.md lists the pages of the exhibits; bench.md has what `workshop.bench` measured, in
     bench.csv and bench_*.csv.
     """
-    shown = [_page(section, folder) for section in report.sections]
+    shown = [_page(section, folder, bundles) for section in report.sections]
     papers = groupby(shown, lambda page: page["exhibit"].cited)
     pages = {f"{p['exhibit'].name}.md": page.render("exhibit.md.jinja", page=p) for p in shown}
     pages["README.md"] = page.render("results.md.jinja", pages=[(n, list(p)) for n, p in papers])
@@ -122,12 +125,12 @@ def results_pages(report: Report, folder: Path) -> dict[str, str]:
         "bench.md.jinja",
         benches=[_bench(file) for file in sorted(folder.glob("bench[._]*csv"))],
         pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
-        note=_note(folder, "bench"),
+        note=_note(folder, "bench", bundles),
     )
     return pages
 
 
-def _page(section: Section, folder: Path) -> dict[str, Any]:
+def _page(section: Section, folder: Path, bundles: Path) -> dict[str, Any]:
     """What exhibit.md.jinja and results.md.jinja show of an exhibit.
 
     `lead` are the tables of BESIDE, `printed` the numbers that the paper prints too.
@@ -144,7 +147,7 @@ def _page(section: Section, folder: Path) -> dict[str, Any]:
         "entries": section.entries,
         "printed": [number for number in numbers if number.paper],
         "others": [number for number in numbers if not number.paper],
-        "note": _note(folder, section.exhibit.name),
+        "note": _note(folder, section.exhibit.name, bundles),
     }
 
 
@@ -184,13 +187,32 @@ def _part(exhibit: Exhibit, part: Part, folder: Path) -> dict[str, Any]:
         "numbers": [name for name in pictures if (folder / f"{name}.csv").exists()],
         "tables": [(name, (folder / TABLES / f"{name}.md").read_text().strip()) for name in tables],
         "facts": [fact for fact in part.facts if fact[0] not in HIDDEN],
+        "remedies": part.remedies,
         "problems": [text for text in part.problems if text not in part.drawn.wanting],
     }
 
 
-def _note(folder: Path, name: str) -> str:
+def _note(folder: Path, name: str, bundles: Path) -> str:
+    """The hand-written note, with its numbers of runs; "" if there is none."""
     file = folder / "notes" / f"{name}.md"
-    return file.read_text().strip() if file.exists() else ""
+    if not file.exists():
+        return ""
+    return page.filled(file.read_text().strip(), last=partial(last_reading, bundles))
+
+
+def last_reading(bundles: Path, experiment: str, column: str, settings: dict[str, Any]) -> str:
+    """The last reading of a column of metrics.csv: the mean over committed runs with `settings`.
+
+    `settings` are dotted keys of the configuration, or groups with their options, such as
+    {"sampler": "dmala", "task.steps": 100}. Raises LookupError if no run has them, or if the runs
+    with them differ in more than their seed.
+    """
+    records = load_all(bundles / f"{experiment}.zip")
+    for key, value in settings.items():
+        records = [one for one in records if value in (one.choices.get(key), one.setting(key))]
+        if not records:
+            raise LookupError(f"no committed run of {experiment} has {key}={value}")
+    return number(estimate(last(record, column) for record in alone(records)))
 
 
 def _bench(file: Path) -> tuple[str, str, str]:
@@ -244,7 +266,7 @@ def best_samplers(bundles: Path = BUNDLES) -> str:
     held = holdings(["benchmark"], None, bundles, ("paper",))["benchmark"]
     if not (held and held[0].records):
         return "No records are committed yet: `python run.py experiment=benchmark` makes them."
-    return winners(held[0].records).to_markdown(index=False, disable_numparse=True)
+    return markdown(winners(held[0].records))
 
 
 def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
@@ -292,7 +314,7 @@ def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
     """
     place = "gpu" if gpu else "cpu"
     documents = [record.document for record in held.records] if held else []
-    mine = [d for d in documents if d["device"].startswith("cpu") != gpu]
+    mine = [d for d in documents if d.get("device", "cpu").startswith("cpu") != gpu]
     partly = held is None or held.missing or len(mine) < len(documents)
     if held is None or not mine or (partly and place in noted):
         return str(noted.get(place, UNKNOWN))

@@ -13,8 +13,7 @@ import logging
 import re
 import shlex
 import traceback
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +30,13 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from latticework.experiments.figures.style import PAGE, edges, mark_substitute
+from latticework.experiments.records.escapes import (
+    escape_csv,
+    escape_html,
+    escape_latex,
+    escape_markdown,
+    escape_terminal,
+)
 from latticework.experiments.records.identity import DRAWING, run_name
 from latticework.experiments.records.numbers import Estimate
 from latticework.experiments.records.record import Record, versions
@@ -180,20 +186,20 @@ def svg(figure: Figure) -> str:
         figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor="white")
     text = re.sub(r' d="[^"]*"', lambda path: HUNDREDTHS.sub(r"\1", path[0]), drawn.getvalue())
     for index, line in enumerate(lines):
-        name, told = (escape(text, quote=True) for text in (str(line.get_label()), _told(line)))
-        group = f'<g data-name="{name}"><title>{told}</title>'
+        name, told = escape_html(str(line.get_label())), "\n".join(_told(line))
+        group = f'<g data-name="{name}"><title>{name}\n{told}</title>'
         text = text.replace(f'<g id="series{index}">', group, 1)
     return text if len(text) <= MOST else ""
 
 
-def _told(line: Line2D, most: int = 10) -> str:
-    """What a browser shows of a line below the mouse: its name and some of its values."""
+def _told(line: Line2D, most: int = 10) -> list[str]:
+    """Some values of a line, which a browser shows below the mouse and below the line's name."""
     pairs: list[tuple[float, float]] = np.asarray(line.get_xydata(), dtype=float).tolist()
     points = [(x, y) for x, y in pairs if np.isfinite(y)]
     shown = points[:: max(1, -(-len(points) // most))]
     if points and shown[-1] != points[-1]:
         shown.append(points[-1])
-    return "\n".join([str(line.get_label()), *(f"{x:.4g}: {y:.4g}" for x, y in shown)])
+    return [f"{x:.4g}: {y:.4g}" for x, y in shown]
 
 
 def drawn(
@@ -237,7 +243,7 @@ def draw_all(
             if made.failed:
                 written.failed.append(f"{made.name} was not drawn: {made.wanting} {_of(records)}")
             else:
-                log.warning("%s was not drawn: %s", made.name, made.wanting)
+                log.warning("%s was not drawn: %s", made.name, escape_terminal(made.wanting))
             continue
         try:
             written.files.append(_written(made.content, folder / made.kind / within, made.name))
@@ -291,7 +297,7 @@ def points(figure: Figure) -> pd.DataFrame:
 
 def csv(figure: Figure) -> str:
     """`points` as CSV text with five digits; empty if there are no numbers."""
-    table = points(figure)
+    table = _escaped(points(figure), escape_csv)
     return "" if table.empty else table.to_csv(index=False, float_format="%.5g")
 
 
@@ -327,15 +333,24 @@ def write_table(frame: pd.DataFrame, target: Path) -> list[Path]:
     up to three columns, in full precision. The other two formats are for readers.
     """
     written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
-    written[0].write_text(_long(frame).to_csv(index=False, lineterminator="\n"))
-    written[1].write_text(markdown(frame) + "\n")
-    text = frame.map(lambda cell: _text(cell).replace("±", "\\(\\pm\\)").replace("%", "\\%"))
-    written[2].write_text(text.to_latex(index=False, escape=False).replace("_", "\\_"))
+    table = _escaped(_long(frame), escape_csv)
+    written[0].write_text(table.to_csv(index=False, lineterminator="\n"), encoding="utf-8")
+    written[1].write_text(markdown(frame) + "\n", encoding="utf-8")
+    latex = _escaped(frame.map(_text), escape_latex).to_latex(index=False, escape=False)
+    written[2].write_text(latex, encoding="utf-8")
     return written
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    return frame.map(_text).to_markdown(index=False, disable_numparse=True)
+    """The table as Markdown. Its cells and headings are text, and never markup."""
+    escaped = _escaped(frame.map(_text), escape_markdown)
+    return escaped.to_markdown(index=False, disable_numparse=True)
+
+
+def _escaped(frame: pd.DataFrame, escape: Callable[[str], str]) -> pd.DataFrame:
+    """The table with its texts and headings escaped for a format; numbers stay as they are."""
+    escaped = frame.map(lambda cell: escape(cell) if isinstance(cell, str) else cell)
+    return escaped.set_axis([escape(str(name)) for name in frame], axis="columns")
 
 
 def _text(cell: Any) -> str:

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.draw import markdown as table
 from latticework.experiments.papers.view import Part, Report
+from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.numbers import number
 
 HERE = Path(__file__).parent
@@ -52,7 +53,7 @@ def html(markdown: str, folder: Path) -> str:
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
 
     def embedded(found: re.Match[str]) -> str:
-        file = folder / found[1]
+        file = folder / "figures" / found[1]
         if (drawing := file.with_suffix(".svg")).exists():
             text = drawing.read_text()
             return f"<figure>{text[text.index('<svg') :]}</figure>"
@@ -62,7 +63,7 @@ def html(markdown: str, folder: Path) -> str:
     body = re.sub(
         r"<h2>(.*)</h2>", lambda found: f'<h2 id="{anchor(found[1])}">{found[1]}</h2>', body
     )
-    body = re.sub(r'<p><img src="(figures/[^"]+)" alt="([^"]*)" /></p>', embedded, body)
+    body = re.sub(r'<p><img src="figures/([^"/]+\.png)" alt="([^"]*)" /></p>', embedded, body)
     css, js = ("".join((HERE / f"{p}.{kind}").read_text() for p in PARTS) for kind in ("css", "js"))
     return PAGE.format(body=body, css=css, js=js)
 
@@ -70,6 +71,11 @@ def html(markdown: str, folder: Path) -> str:
 def ledger(report: Report) -> str:
     """The ledger in Markdown."""
     return render("ledger.md.jinja", report=report)
+
+
+def filled(text: str, **values: Any) -> str:
+    """A text with its expressions `{{ ... }}` of `values` computed."""
+    return Environment(undefined=StrictUndefined).from_string(text).render(**values)
 
 
 def render(template: str, **values: Any) -> str:
@@ -81,7 +87,7 @@ def render(template: str, **values: Any) -> str:
         "fresh": _fresh,
         "markdown": table,
         "number": number,
-        "safe_cell": lambda text: text.replace("|", "\\|"),  # in a Markdown table
+        "plain": escape_markdown,  # what a record or a claim says
     }
     return environment.get_template(template).render(**values)
 

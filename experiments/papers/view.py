@@ -6,7 +6,7 @@ Everything is computed from records, `exhibits.yaml` and `published.yaml`. `page
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from latticework.experiments.papers.inventory import SCALES, Holding, command, h
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
+from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import also
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Part:
     drawn: Drawn
     facts: list[tuple[str, str]]
     problems: list[str]
+    remedies: list[tuple[str, str]] = field(default_factory=list)  # commands, and what each does
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,11 @@ def draw(held: Holding) -> Drawn:
     made = Drawn()
     for one in make_all(held.config, held.shown):
         if isinstance(figure := one.content, Figure):
-            image = png(figure, DPI)
-            texts = {".svg": svg(figure), ".csv": csv(figure), ".html": html_of(figure)}
-            texts = {suffix: text for suffix, text in texts.items() if text}
-            made.pictures.append(Picture(one.name, image, texts | {".json": proof_of(figure)}))
+            try:
+                made.pictures.append(_rendered(one.name, figure))
+            except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
+                made.wanting.append(f"{one.name} was not made: {errors.summary(error)}")
+                made.failed.append(made.wanting[-1])
             plt.close(figure)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
@@ -216,6 +219,13 @@ def draw(held: Holding) -> Drawn:
             made.wanting.append(f"{one.name} was not made: {one.wanting}")
             made.failed.extend(made.wanting[-1:] if one.failed else ())
     return made
+
+
+def _rendered(name: str, figure: Figure) -> Picture:
+    image = png(figure, DPI)
+    texts = {".svg": svg(figure), ".csv": csv(figure), ".html": html_of(figure)}
+    texts = {suffix: text for suffix, text in texts.items() if text}
+    return Picture(name, image, texts | {".json": proof_of(figure)})
 
 
 def _section(
@@ -232,7 +242,9 @@ def _section(
         best = next((one for one in some if one.shown), None)
         for one in sorted(some, key=lambda one: one is not best):
             made = _chosen(drawn.get((experiment, one.scale), Drawn()), names)
-            part = Part(experiment, one.command, one, made, facts(one), _problems(one, made, known))
+            part = Part(
+                experiment, one.command, one, made, facts(one), *_problems(one, made, known)
+            )
             # A better scale that has only begun is listed with the best scale that has records.
             (below if one.shown and one is not best else parts).append(part)
         if not some:
@@ -286,7 +298,11 @@ def facts(held: Holding) -> list[tuple[str, str]]:
     return [(name, text) for name, text in rows if text]
 
 
-def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
+def _problems(
+    held: Holding, made: Drawn, known: Catalogue
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """What is missing or failed, in words, and the commands that mend some of it."""
+    remedies = []
     problems = [f"{name} failed: {why}" for name, why in list(held.failed.items())[:5]]
     if held.stopped:
         problems.append(f"stopped or still running: {_listed(held.stopped)}")
@@ -294,16 +310,17 @@ def _problems(held: Holding, made: Drawn, known: Catalogue) -> list[str]:
         problems.append(f"not run: {_listed(rest)}")
         for words in also(held.experiment):
             if any(set(words) <= set(run.split(",")) for run in rest):
-                problems.append(f"`{command(held.experiment, held.scale, words)}` runs some of it")
+                remedy = command(held.experiment, held.scale, words)
+                remedies.append((remedy, "makes some of the missing runs"))
     setting = known.settings.get(held.experiment)
     if setting and (earlier := sum(one.setting(setting) is None for one in held.shown)):
         problems.append(
-            f"{earlier} of {len(held.shown)} records are outdated: they lack the setting "
-            f"{setting}; `{held.command}` runs them again"
+            f"{earlier} of {len(held.shown)} records are outdated: they lack the setting {setting}"
         )
+        remedies.append((held.command, "makes the outdated runs again"))
     if held.others and held.records:
         problems.append(f"{len(held.others)} more with other settings are not shown")
-    return problems + made.wanting
+    return problems + made.wanting, remedies
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:
@@ -348,7 +365,8 @@ def _spans(numbers: Sequence[int]) -> list[str]:
 def _device(document: dict[str, Any]) -> str:
     threads = document.get("threads")
     count = f", {threads} thread{'s' * (threads != 1)}" if threads else ""
-    return f"{document.get('device', 'unknown')}{count}, PyTorch {document['versions']['torch']}"
+    torch = document["versions"].get("torch", "unknown")
+    return f"{document.get('device', 'unknown')}{count}, PyTorch {torch}"
 
 
 def peak_memory(documents: list[dict[str, Any]]) -> str:

@@ -2,7 +2,8 @@
 
 A bundle is a zip file with a single entry, `records.zip`, which stores the files of all records
 without compression. The outer file compresses them together, so common parts of records are stored
-once. It is unpacked in memory.
+once. It is unpacked in memory. A file may come from a stranger, so the sizes that it declares are
+checked before anything is unpacked, and no more than those is.
 """
 
 import zipfile
@@ -13,6 +14,8 @@ from pathlib import Path
 
 INNER = "records.zip"
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
+CHUNK = 4096  # compressed bytes that are unpacked at once; LZMA packs up to 7,100 bytes in one
+BUNDLED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)  # how INNER may be packed
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -47,7 +50,20 @@ def open_archive(file: Path) -> zipfile.ZipFile:
                 )
             if (size := outer.getinfo(INNER).file_size) > LARGEST:
                 raise DamagedError(f"{file} holds {size} bytes; a bundle may hold {LARGEST}")
-            archive = zipfile.ZipFile(BytesIO(outer.read(INNER)))
+            if outer.getinfo(INNER).compress_type not in BUNDLED:
+                raise DamagedError(f"{file} is not packed as bundles are, by LZMA")
+            content = bytearray()
+            with outer.open(INNER) as stream:
+                while chunk := stream.read(CHUNK):
+                    content += chunk
+            archive = zipfile.ZipFile(BytesIO(content))
+            entries = archive.infolist()
+            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+            if not stored or sum(entry.file_size for entry in entries) > len(content):
+                raise DamagedError(
+                    f"the files in {file} unpack to more than the {size} bytes that it declares; "
+                    "a bundle stores them as they are"
+                )
     except (zipfile.BadZipFile, LZMAError, EOFError, NotImplementedError) as error:
         raise DamagedError(
             f"the bundle {file} cannot be read ({type(error).__name__}: {error}): restore it, with "

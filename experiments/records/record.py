@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.records.archive import DamagedError, open_archive
+from latticework.experiments.records.archive import LARGEST, DamagedError, open_archive
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
 
 if TYPE_CHECKING:
@@ -34,14 +35,38 @@ log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
 VARIANTS = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
 RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
-ENTRIES: dict[str, Any] = {  # of run.json: the type of each, and whether older records lack it
-    "config": (dict, "a mapping", False),
-    "choices": (dict, "a mapping", False),
-    "overrides": (list, "a list", False),
-    "versions": (dict, "a mapping", False),
-    "seconds": (int | float, "a number", False),
-    "files": (dict, "a mapping", True),
+LARGEST_ARRAYS = 4 * 2**30  # bytes that the arrays of a file may have, unpacked
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy packs arrays
+MAPPING, NUMBER, TEXT, COUNT = "a mapping", "a number", "a text", "a whole number"
+TYPES: dict[str, Any] = {MAPPING: dict, NUMBER: int | float, TEXT: str, COUNT: int, "a list": list}
+ENTRIES = {  # of run.json: the type of each that every record has
+    "config": MAPPING,
+    "choices": MAPPING,
+    "overrides": "a list",
+    "versions": MAPPING,
+    "seconds": NUMBER,
 }
+OPTIONAL = {  # of run.json: the type of each that some records lack; all but files may be null
+    "files": MAPPING,
+    "data": MAPPING,
+    "language": MAPPING,
+    "device": TEXT,
+    "commit": TEXT,
+    "threads": COUNT,
+    "peak_memory_bytes": NUMBER,
+    "cpu_share": NUMBER,
+    "left_out": "a list",
+    "entries_left_out": "a list",
+}
+PARTS = {  # of `config`, if they are there and not null
+    "sampler": MAPPING,
+    "task": MAPPING,
+    "model": MAPPING,
+    "data": MAPPING,
+    "seed": COUNT,
+    "model_seed": COUNT,
+}
+OF_TEXTS = ("overrides", "choices", "versions", "left_out", "entries_left_out")  # hold only texts
 
 
 @dataclass(frozen=True)
@@ -155,8 +180,8 @@ class Record:
             content = (self.path / f"{name}.npz").read_bytes()
         except (FileNotFoundError, KeyError) as error:
             raise FileNotFoundError(f"{self.path} holds no {name}.npz") from error
-        with np.load(BytesIO(content), allow_pickle=False) as file:
-            return dict(file)
+        most = LARGEST_ARRAYS if self.bundle is None else LARGEST
+        return _read_arrays(content, f"{self.path}/{name}.npz", most)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -186,6 +211,24 @@ class Record:
         """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()
+
+
+def _read_arrays(content: bytes, name: str, most: int = LARGEST_ARRAYS) -> dict[str, NDArray]:
+    """The arrays of the npz file `content`, which messages call `name`.
+
+    Raises DamagedError if it is none, or if its arrays have more than `most` bytes.
+    """
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as file:
+            entries = file.infolist()
+        if (size := sum(entry.file_size for entry in entries)) > most:
+            raise DamagedError(f"{name} unpacks to {size} bytes; it may have {most}")
+        if any(entry.compress_type not in PACKED for entry in entries):
+            raise DamagedError(f"{name} is not packed as NumPy packs arrays")
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
+        raise DamagedError(f"{name} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -221,10 +264,28 @@ def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
         return {}, f"run.json cannot be read ({type(error).__name__})"
     if not isinstance(found, dict):
         return {}, f"run.json holds no record, but a {type(found).__name__}"
-    for name, (kind, words, optional) in ENTRIES.items():
-        if not (isinstance(found.get(name), kind) or (optional and name not in found)):
-            return {}, f"{name} in run.json must be {words}"
-    return found, ""
+    fault = _fault(found)
+    return ({}, fault) if fault else (found, "")
+
+
+def _fault(document: dict[str, Any]) -> str:
+    """The first entry of run.json that is not of its type; "" if all are."""
+    for name, kind in ENTRIES.items():
+        if not isinstance(document.get(name), TYPES[kind]):
+            return f"{name} in run.json must be {kind}"
+    within = {name: document[name] for name in OPTIONAL if name in document}
+    parts = {f"config.{name}": document["config"].get(name) for name in PARTS}
+    kinds = OPTIONAL | {f"config.{name}": kind for name, kind in PARTS.items()}
+    for name, value in (within | parts).items():
+        null = value is None and name != "files"
+        if not (null or isinstance(value, TYPES[kinds[name]])):
+            return f"{name} in run.json must be {kinds[name]}"
+    for name in OF_TEXTS:
+        entry = document.get(name) or ()
+        values = entry.values() if isinstance(entry, dict) else entry
+        if not all(isinstance(value, str | None) for value in values):
+            return f"{name} in run.json must hold texts only"
+    return ""
 
 
 def checksums(path: Path) -> dict[str, str]:
@@ -260,7 +321,7 @@ def load_all(root: Path) -> list[Record]:
     """
     records, damaged = read(root)
     for fault in damaged.values():
-        log.warning("left out: %s", fault)
+        log.warning("left out: %s", escape_terminal(fault))
     if not records:
         raise FileNotFoundError(f"no finished run under {root}; run the experiment first")
     return records

@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from latticework.experiments.records.archive import DamagedError
+from latticework.experiments.records.escapes import escape_terminal
 from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -116,7 +117,8 @@ def end(error: Exception) -> NoReturn:
     """Print why, and exit with status 1."""
     if wants_traceback():
         traceback.print_exception(error)
-    print(_explained(error, sys.argv[1:]), file=sys.stderr)
+    lines = _explained(error, sys.argv[1:]).splitlines()
+    print("\n".join(map(escape_terminal, lines)), file=sys.stderr)
     raise SystemExit(1) from None
 
 

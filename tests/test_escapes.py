@@ -1,0 +1,304 @@
+"""Text of records is escaped wherever it is printed or written, for the format of that place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import unicodedata
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from fakes import fake
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown import Markdown
+from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+import latticework.scripts.figures
+import latticework.scripts.report
+import latticework.scripts.trace
+from latticework.experiments import finish
+from latticework.experiments.figures import text as text_figures
+from latticework.experiments.papers import draw, view
+from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
+from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
+from latticework.experiments.papers.docs_pages import results_pages
+from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.page import write
+from latticework.experiments.records.escapes import (
+    escape_csv,
+    escape_html,
+    escape_latex,
+    escape_markdown,
+    escape_terminal,
+)
+from latticework.experiments.records.numbers import Estimate
+from latticework.experiments.records.record import Record
+from latticework.experiments.runs import errors
+
+SECRET = "figures/../../secret.png"
+HOSTILE = (
+    f"=1 ![i]({SECRET}) <img src=x onerror=y> [red]r[blue] [l](http://evil) [m]: http://evil "
+    "`c` *e* _f_ a|b \\input{g} $h$ &lt; <!-- k --> \x1b[31m\x9b2J\u202e"
+)
+USUAL = (
+    "sampler=dmala,seed=0", "step_size 0.1", "[-0.18, -0.12] (5)", "ais_small.zip", "R & D, a < b",
+    "bert-base-uncased — SUBSTITUTE", "x[0]", "log RMSE, 95 %", "cpu, 1 thread, PyTorch 2.11.0",
+)  # fmt: skip
+SIGNS = st.text(st.sampled_from("ab1 _*`[]()<>!|\\&#;:=-+~$.{}/\"'\n\x1b"), max_size=24)
+RENDERERS = {
+    "GitHub": MarkdownIt("commonmark").enable(["table", "strikethrough"]).render,
+    "the site": Markdown(extensions=["tables", "sane_lists", "fenced_code"]).convert,
+}
+PLACES = {
+    "a cell": "| a | b |\n|---|---|\n| {} | z |\n",
+    "a line": "a: {}. z\n",
+    "an item": "- {}\n",
+}
+
+FORMULAS = ("=1+1", "+cmd|x", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "-1 / x", "-1 (A1)")
+NUMBERS = ("-0.5", "=4", "+1e-3", "-inf", "-", "-333 ± 42 (3) to -328 / -163.50")
+
+
+class Seen(HTMLParser):
+    """The elements and the text of a page, without those of its own style and script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.attributes: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.attributes += [f"{name}={value}" for name, value in attrs]
+
+    def handle_data(self, data):
+        self.text += data
+
+    def handle_comment(self, data):
+        self.elements.append(f"comment {data.strip()}")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text whose control characters are replaced."""
+    shown = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf") and c != "\n" else c
+                    for c in text)  # fmt: skip
+    return shown.split()
+
+
+# The functions, each for a format.
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.parametrize("place", PLACES)
+@given(SIGNS)
+def test_markdown_shows_any_text_as_it_is(renderer, place, text):
+    plain = Seen(RENDERERS[renderer](PLACES[place].format("y")))
+    seen = Seen(RENDERERS[renderer](PLACES[place].format(escape_markdown(text) + "y")))
+    assert seen.elements == plain.elements
+    assert seen.text.split() == plain.text.replace("y", " ".join(words(text + "y")), 1).split()
+
+
+@pytest.mark.parametrize("escape", [escape_markdown, escape_csv, escape_terminal])
+def test_usual_names_stay_as_they_are(escape):
+    assert [escape(text) for text in USUAL] == list(USUAL)
+
+
+@given(SIGNS)
+def test_html_latex_and_terminals_show_any_text_as_it_is(text):
+    seen = Seen(f'<p title="{escape_html(text)}">{escape_html(text)}</p>')
+    assert seen.elements == ["p"]
+    assert seen.text.split() == words(text)
+    bare = re.sub(r"\\[{}$&#%_]|\\text\w+\{\}|\\\(\\pm\\\)", "", escape_latex(text))
+    assert not set(bare) & set("\\{}$&#%_^~")
+    assert escape_terminal(text).isprintable()
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_cell_is_no_formula(text):
+    assert escape_csv(text).startswith("'")
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, "a=b", ""])
+def test_numbers_and_other_texts_stay_in_a_cell(text):
+    assert escape_csv(text) == text
+
+
+# The places.
+
+
+def hostile_records() -> list[Record]:
+    """Two records of sentences whose names, settings and words are hostile."""
+    entry = {"words": ["a", HOSTILE], "masked": [0], "origin": HOSTILE, "written": [[HOSTILE]]}
+    made = []
+    for number in range(2):
+        record = fake(
+            {"step": [1], "acceptance": [0.5], "changed": [1.0]},
+            config={"model": {"name": f"{number}{HOSTILE}"}, "task": {"chains": 1, "steps": 1}},
+            choices={"sampler": "dmala", "model": f"{number}{HOSTILE}", "data": HOSTILE},
+            overrides=[f"model.name={number}{HOSTILE}"],
+            scores=dict.fromkeys(text_figures.COLUMNS, 1.0),
+            language={"asked": HOSTILE, "used": HOSTILE},
+            data={"variant": HOSTILE},
+            generated=[entry],
+        )
+        made.append(record)
+    return made
+
+
+def hostile_figure(records: list[Record]) -> Figure:
+    figure, axes = plt.subplots()
+    name = re.sub(r"[\x00-\x1f\x80-\x9f\u202e$]", "", HOSTILE)  # what a font and TeX can set
+    axes.plot([0, 1], [0, 1], label=name)
+    axes.set(xlabel=name)
+    axes.legend()
+    return figure
+
+
+def harmless(page: str) -> None:
+    """The page shows the hostile text, and none of it as markup."""
+    seen = Seen(page)
+    assert "secret" in seen.text
+    assert "comment k" not in seen.elements
+    kinds = ("src=x", "src=fig", "onerror", "href=http://evil", "alt=i")
+    assert not [text for text in seen.attributes if text.startswith(kinds)]
+    assert not set("\x1b\x9b\u202e") & set(page)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """The folder with the files of figures and tables."""
+    folder = tmp_path_factory.mktemp("written")
+    figures = {
+        "own": {"_target_": f"{__name__}.hostile_figure"},
+        "page": {"_target_": "latticework.experiments.figures.text.sentences", "title": HOSTILE},
+    }
+    tables = {"own": {"_target_": "latticework.experiments.figures.text.table3"}}
+    config = OmegaConf.create({"name": "own", "figures": figures, "tables": tables})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Record, "fingerprint", "")  # records in memory have no files to hash
+        made = draw.draw_all(config, folder, hostile_records())
+    assert not made.failed
+    assert len(made.files) == 3
+    return folder
+
+
+def test_files_of_figures_and_tables(written):
+    for render in RENDERERS.values():
+        harmless(render((written / "tables" / "own.md").read_text()))
+    harmless((written / "figures" / "page.html").read_text())
+    rows = list(csv.reader((written / "tables" / "own.csv").open()))
+    assert sum("secret" in cell for row in rows for cell in row) > 3
+    for cell in (cell for row in rows for cell in row):
+        assert not cell.startswith(("=", "@")), cell
+    latex = (written / "tables" / "own.tex").read_text()
+    assert r"\textbackslash{}input\{g\} \$h\$" in latex
+    assert not re.search(r"\\input|(?<!\\)[$#%_]", latex)
+
+
+def test_the_svg_and_the_numbers_of_a_figure():
+    figure = hostile_figure([])
+    harmless(draw.svg(figure))
+    rows = list(csv.reader(io.StringIO(draw.csv(figure))))
+    assert any(cell.startswith("'=1") for row in rows for cell in row)
+    assert not any(cell.startswith("=") for row in rows for cell in row)
+    plt.close(figure)
+
+
+def hostile_report() -> view.Report:
+    known = catalogue()
+    claim = next(one for one in CLAIMS if one.exhibit == "fig3")
+    numbers = [Number(HOSTILE, Estimate(1.0), Estimate(2.0)), Number(HOSTILE, Estimate(3.0))]
+    finding = Finding([Margin(HOSTILE, (1.0, 2.0))], numbers, note=HOSTILE)
+    entry = Entry(claim, Verdict.OPEN, "paper", finding, needs=HOSTILE)
+    table = pd.DataFrame({HOSTILE: [HOSTILE]})
+    drawn = view.Drawn(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
+    facts, remedies = [("Data", HOSTILE)], [("python run.py", "makes it again")]
+    part = view.Part("ising_sampling", "python run.py", None, drawn, facts, [HOSTILE], remedies)
+    section = view.Section(known["fig3"], [entry], [part], [part], "complete")
+    return view.Report(known.papers, [entry], [section], [HOSTILE])
+
+
+def test_the_report_and_the_pages_of_docs(tmp_path):
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"\x89PNG secret")
+    report = hostile_report()
+    page, text = write(report, tmp_path / "outputs" / "report")
+    harmless(page.read_text())
+    for content in (text.read_text(), results_pages(report, tmp_path)["fig3.md"]):
+        for render in RENDERERS.values():
+            harmless(render(content))
+
+
+def test_a_page_holds_only_the_figures_that_the_report_wrote(tmp_path):
+    """Even if a page linked another file."""
+    (tmp_path / "report" / "figures").mkdir(parents=True)
+    for place in (tmp_path, tmp_path / "report" / "figures"):
+        (place / "secret.png").write_bytes(b"\x89PNG")
+    html = latticework.scripts.report.write.__globals__["html"]
+    assert "base64" not in html(f"![i]({SECRET})", tmp_path / "report")
+    assert "base64" in html("![i](figures/secret.png)", tmp_path / "report")
+
+
+def no_controls(printed: str) -> None:
+    assert "secret" in printed
+    assert "[red]r[blue]" in printed
+    assert not set("\x1b\x9b\u202e\r") & set(printed)
+
+
+def test_the_tables_of_a_run_and_of_a_sweep(written, capsys, monkeypatch):
+    records = hostile_records()
+    heading = f"{HOSTILE} one two"
+    monkeypatch.setattr(
+        finish, "headline", lambda _: [finish.KeyNumber(heading, HOSTILE, unit=HOSTILE)]
+    )
+    monkeypatch.setattr(finish, "WIDTH", 2000)
+    for show, given_ in (
+        (finish.show_run, records[0]),
+        (finish.show_sweep, records),
+        (finish.show_table, written / "tables" / "own.md"),
+    ):
+        show(given_)
+        no_controls(capsys.readouterr().out)
+
+
+def test_commands_that_name_records(tmp_path, capsys, monkeypatch):
+    """What they print, and the messages with which they end."""
+    monkeypatch.setenv("COLUMNS", "2000")
+    run = {"config": {}, "choices": {}, "overrides": [], "versions": {"t": HOSTILE}, "seconds": 1.0}
+    place = tmp_path / "outputs" / "rates_sec3" / "smoke"
+    names = [re.sub("/", "", f"{number}{HOSTILE}") for number in range(2)]
+    for number, name in enumerate(names):
+        (place / name).mkdir(parents=True)
+        document = run | {"commit": f"{number}{HOSTILE}", "device": f"{number}{HOSTILE}"}
+        (place / name / "run.json").write_text(json.dumps(document))
+        (place / name / "metrics.csv").write_text(f'"{HOSTILE}"\n{number}\n')
+    figure = tmp_path / "figure.png"
+    shutil.copy(place / names[0] / "run.json", figure)
+    proof = {"figure": HOSTILE, "command": HOSTILE, "records": {HOSTILE: HOSTILE}}
+    figure.with_suffix(".json").write_text(json.dumps(proof | {"versions": {HOSTILE: HOSTILE}}))
+    latticework.scripts.trace.main([str(figure)])
+    no_controls(capsys.readouterr().out)
+    (place / names[0] / "run.json").write_text("[")
+    shutil.rmtree(place / names[1])
+    outputs = f"outputs={tmp_path / 'outputs'}"
+    with pytest.raises(SystemExit) as end:
+        latticework.scripts.figures.main(["experiment=rates_sec3", "scale=smoke", outputs])
+    no_controls(str(end.value.code))
+    with pytest.raises(SystemExit), errors.told():
+        raise ValueError(HOSTILE)
+    no_controls(capsys.readouterr().err)
+    monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: hostile_report())
+    with pytest.raises(SystemExit) as end:
+        latticework.scripts.report.main([f"--outputs={tmp_path}"])
+    no_controls(str(end.value.code))
