@@ -3,6 +3,7 @@
 import html
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -232,6 +233,7 @@ def site_names(names: Sequence[str], domain: Domain) -> tuple[str, ...]:
     if len(names) != domain.dim:
         raise ValueError(f"{wanted}, got {len(names)}")
     if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
+        counts = Counter(names)
+        twice = next(name for name in names if counts[name] > 1)
         raise ValueError(f"{wanted}, got {twice!r} more than once")
     return tuple(names)
