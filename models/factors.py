@@ -32,6 +32,8 @@ from latticework.models.graph import Graph
 if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence, Known
 
+PADDING = 4  # places of a table of each site's factors for one that is taken, at most
+
 
 HARD = 2.0**20  # nats of a zero in softened tables, far more than all other entries together
 
@@ -56,8 +58,11 @@ class Factors(EnergyModel):
     start: Tensor
     scope: Tensor
     stride: Tensor
-    holders: Tensor
-    strides: Tensor
+    first: Tensor
+    holder: Tensor
+    step: Tensor
+    holds: Tensor
+    near_all: Tensor | None
 
     def __init__(
         self,
@@ -88,7 +93,8 @@ class Factors(EnergyModel):
         self._colours: Tensor | None = None
 
         # Entry v of a table is at start + the sum of v_j stride_j. Scopes are padded to one length
-        # with strides of 0, and the lists of the factors that hold a site with a table of zeros.
+        # with strides of 0. The factors that hold a site, and its strides there, are the entries
+        # `first` to the next one of `holder` and `step`: a hub may have as many as all sites.
         longest = max((len(scope) for scope, _ in self.factors), default=0)
         padded = np.zeros((2, len(self.factors) + 1, longest), np.int64)
         places: list[list[tuple[int, int]]] = [[] for _ in range(sites)]
@@ -99,19 +105,27 @@ class Factors(EnergyModel):
             padded[:, f, : len(scope)] = scope, steps
             for site, step in zip(scope, steps, strict=True):
                 places[site].append((f, step))
-        most = max(map(len, places))
-        nothing = (len(self.factors), 0)
-        rows = np.array([each + [nothing] * (most - len(each)) for each in places], np.int64)
-        rows = rows.reshape(sites, most, 2)
+        counts = np.array(list(map(len, places)), np.int64)
+        self.most = int(counts.max())  # factors that hold one site
+        pairs = np.array([pair for each in places for pair in each], np.int64).reshape(-1, 2)
         logs = [log.ravel() for _, log in self.factors]
+        self._groups: list[tuple[int, int, tuple[int, ...]]] = []  # first factor, number, shape
+        for _, group in groupby(range(len(self.factors)), lambda f: _kind(self.factors[f])):
+            members = list(group)
+            self._groups.append((members[0], len(members), self.factors[members[0]].log.shape))
         for name, array in {
             "start": starts,
             "scope": padded[0],
             "stride": padded[1],
-            "holders": rows[..., 0],
-            "strides": rows[..., 1],
+            "first": np.concatenate(([0], counts.cumsum())),
+            "holder": pairs[:, 0],
+            "step": pairs[:, 1],
+            "holds": np.arange(sites).repeat(counts),
         }.items():
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
+        self.register_buffer("near_all", None, persistent=False)
+        if sites * self.most <= PADDING * len(self.holder):
+            self.near_all = torch.stack(self.near(torch.arange(sites)))
         flat = torch.from_numpy(np.concatenate([*logs, [0.0]])).float()
         self.flat = torch.nn.Parameter(flat, requires_grad=False)
 
@@ -187,9 +201,9 @@ class Factors(EnergyModel):
             for first in range(max(1, len(scope) - sites + 1)):
                 block = dict.fromkeys(scope[first : first + sites])
                 while len(block) < sites:
-                    more = {j: None for i in block for j in near[i] if j not in block}
-                    more = more or {j: None for j in range(len(near)) if j not in block}
-                    block |= dict.fromkeys(list(more)[: sites - len(block)])
+                    missing, around = sites - len(block), (j for i in block for j in near[i])
+                    more = _others(around, block, missing)
+                    block |= more or _others(range(len(near)), block, missing)
                 found.add(tuple(sorted(block)))
         return torch.tensor(sorted(found), device=self.flat.device)
 
@@ -245,14 +259,11 @@ class Factors(EnergyModel):
     def forward(self, x: Tensor) -> Tensor:
         weights = torch.stack((1 - x, x), -1) if x.ndim == 2 else x  # [chains, sites, values]
         total = x.new_zeros(len(x))
-        place = 0
-        for (length, shape), group in groupby(self.factors, _kind):
-            count = len(list(group))
+        for place, count, shape in self._groups:
             entries = self.flat[self._starts[place] : self._starts[place + count]]
             rest = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
             scopes = self.scope[place : place + count]
-            place += count
-            for j in range(length):
+            for j in range(len(shape)):
                 share = weights.index_select(1, scopes[:, j])[..., : shape[j]].unsqueeze(-1)
                 rest = rest.unflatten(-1, (shape[j], -1))
                 part = rest * share
@@ -275,18 +286,47 @@ class Factors(EnergyModel):
 
         Arbitrary at values that the site does not have.
         """
-        codes, step = self._codes(x), self.strides.index_select(0, sites)
-        holders = self.holders.index_select(0, sites)
+        codes = self._codes(x)
+        if self.near_all is not None or len(sites) * self.most <= len(self.holder):
+            holders, step = self.near(sites)
+            here = codes.index_select(1, sites).unsqueeze(-1)
+            return self._entries(codes, here, holders, step).sum(2)
+        here = codes.index_select(1, self.holds)  # of all sites, where that is less
+        entries = self._entries(codes, here, self.holder, self.step)
+        total = entries.new_zeros(len(x), self.domain.dim, entries.shape[-1])
+        return total.index_add_(1, self.holds, entries).index_select(1, sites)
+
+    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+        """The factors that hold each of `sites` `[n]`, and its strides there, both `[n, most]`.
+
+        A place beyond the last factor has a table of one zero.
+        """
+        if self.near_all is not None:
+            holders, steps = self.near_all.index_select(1, sites)
+            return holders, steps
+        first = self.first.index_select(0, sites).unsqueeze(1)
+        slot = first + torch.arange(self.most, device=sites.device)
+        exists = slot < self.first.index_select(0, sites + 1).unsqueeze(1)
+        flat = torch.where(exists, slot, 0).view(-1)
+        holders = self.holder.index_select(0, flat).view_as(slot)
+        steps = self.step.index_select(0, flat).view_as(slot)
+        return torch.where(exists, holders, len(self.factors)), steps * exists
+
+    def _entries(self, codes: Tensor, here: Tensor, holders: Tensor, step: Tensor) -> Tensor:
+        """The entries of `holders` `[...]` at each value of a site that each holds.
+
+        `here` `[chains, ...]` is the site's value now. Returns `[chains, ..., values]`.
+        """
         flat = holders.view(-1)
         scope, stride = self.scope.index_select(0, flat), self.stride.index_select(0, flat)
-        near = codes.index_select(1, scope.view(-1)).view(len(x), *scope.shape)
-        at = (near * stride).sum(-1).view(len(x), *holders.shape) + self.start[holders]
-        at = at - codes.index_select(1, sites).unsqueeze(-1) * step  # with the value 0 at the site
+        near = codes.index_select(1, scope.view(-1)).view(len(codes), *scope.shape)
+        at = (near * stride).sum(-1).view(len(codes), *holders.shape) + self.start[holders]
+        at = at - here * step  # with the value 0 at the site
         values = max(2, self.domain.moves)
-        places = at.unsqueeze(-1) + step.unsqueeze(-1) * torch.arange(values, device=x.device)
+        places = at.unsqueeze(-1) + step.unsqueeze(-1) * torch.arange(values, device=codes.device)
         if isinstance(self.domain, Mixed):
             places = places.clamp_(max=len(self.flat) - 1)
-        return self.flat[places].sum(2)
+        return self.flat[places]
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         low, high = self._of_sites(x, sites).unbind(-1)
@@ -303,7 +343,7 @@ class Factors(EnergyModel):
         new = patterns.argmax(-1) if x.ndim == 3 else patterns.long()
         codes = self._codes(x).unsqueeze(1).repeat(1, new.shape[1], 1)
         codes[:, :, sites] = new.expand(len(x), -1, -1)
-        holders = self.holders.index_select(0, sites)
+        holders, _ = self.near(sites)
         scope, stride = self.scope[holders], self.stride[holders]  # [n, holders, longest]
         values = self.flat[(codes[:, :, scope] * stride).sum(-1) + self.start[holders]]
         # A table that holds several of the sites counts at the first of them.
@@ -314,6 +354,17 @@ class Factors(EnergyModel):
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         return self._of_sites(x, site).squeeze(1)
+
+
+def _others(sites: Iterable[int], block: dict[int, None], count: int) -> dict[int, None]:
+    """The first `count` different sites that are not in the block, in order."""
+    more: dict[int, None] = {}
+    for site in sites:
+        if site not in block:
+            more[site] = None
+        if len(more) == count:
+            break
+    return more
 
 
 def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:

@@ -86,7 +86,7 @@ class FactorialHMM(EnergyModel):
         return *self._evaluated(x, residual), (residual.double(),)
 
     def cache(self, x: Tensor) -> Cache:
-        """The residuals r, `[chains, length]`, in double precision: changes add up without drift."""
+        """The residuals r, `[chains, length]`, in double precision: changes do not drift."""
         return (self._residual(x).double(),)
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:

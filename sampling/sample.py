@@ -68,6 +68,7 @@ class ChainAcceptance(Metric):
 
 
 METRICS = [ChainAcceptance()]
+EVALUATED_ENTRIES = 2**16  # of the draws whose log-probabilities are evaluated together
 
 
 def sample(
@@ -295,13 +296,17 @@ def _draw(
     trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
     draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
     log_prob = torch.empty(steps // thin, len(x), dtype=precision)
+    later = _is_function_of_x(kernel, chain.state, x)
     for number in range(steps // thin):
         advance(thin)
         draws[number] = chain.state.x
-        with torch.no_grad():
-            log_prob[number] = kernel.log_prob(chain.state, count.model)
+        if not later:
+            with torch.no_grad():
+                log_prob[number] = kernel.log_prob(chain.state, count.model)
         if tempered:
             levels.append(levels_of(chain.within))
+    if later:
+        _evaluate_draws(count.model, draws, log_prob)
     ladders = None
     if tempered:
         state, used = chain.within, kernel.sampler if isinstance(kernel, Fused) else kernel
@@ -315,6 +320,25 @@ def _draw(
         "acceptance": (accept / steps).float(),
         "ladders": ladders,
     }, int(invalid.sum())
+
+
+def _is_function_of_x(kernel: Sampler, state: Any, x: Tensor) -> bool:
+    """Whether the log-probability of a draw needs an evaluation, which can be made later."""
+    held = type(kernel).log_prob is not Sampler.log_prob or hasattr(state, "log_prob")
+    return not held and x.device.type == "cpu"
+
+
+@torch.no_grad()
+def _evaluate_draws(model: EnergyModel, draws: Tensor, log_prob: Tensor) -> None:
+    """Write the log-probabilities of `draws` `[draws, chains, ...]` to `log_prob`.
+
+    Many draws are evaluated together: of a small model, a call costs more than its sums.
+    """
+    together = max(1, EVALUATED_ENTRIES // draws[0].numel())
+    if model.chains is not None:  # each chain has a target of its own
+        together = 1
+    for some, out in zip(draws.split(together), log_prob.split(together), strict=True):
+        out.copy_(model.log_prob(some.flatten(0, 1)).view_as(out))
 
 
 def _draw_fused(

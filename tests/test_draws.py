@@ -218,3 +218,18 @@ def test_a_result_is_saved_and_loaded_and_no_file_is_overwritten(tmp_path):
     np.savez(tmp_path / "other.npz", draws=np.zeros(3))
     with pytest.raises(ValueError, match="is no file that SampleResult.save wrote"):
         lw.SampleResult.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(("sampler", "engine"), [("gibbs_sweep", "compiled"), ("gibbs", "eager")])
+def test_log_probabilities_of_many_draws_come_from_few_calls(sampler, engine, monkeypatch):
+    """They are those of the draws. A call for each of them takes longer than compiled steps."""
+    calls, forward = [], lw.Lattice.forward
+    monkeypatch.setattr(
+        lw.Lattice, "forward", lambda self, x: calls.append(len(x)) or forward(self, x)
+    )
+    model = lw.Lattice((4, 4), 0.2, 0.1)
+    result = lw.sample(model, sampler, steps=600, engine=engine, diagnose=False)
+    assert len(calls) < 60
+    assert sum(calls) >= 600 * 4
+    expected = model(result.draws.flatten(0, 1)).view(4, 600)
+    torch.testing.assert_close(result.log_prob, expected)

@@ -75,6 +75,33 @@ def test_scopes_are_blocks_of_variables_that_share_tables():
         lw.Gibbs(2, "scopes").init(torch.zeros(1, 3), lw.RBM(3, 2))
 
 
+def star(leaves: int, values: int = 2) -> lw.Factors:
+    rng = np.random.default_rng(1)
+    tables = [((0, i), rng.normal(size=(values, values))) for i in range(1, leaves + 1)]
+    return lw.Factors([*tables, ((0,), rng.normal(size=values))])
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_a_variable_in_very_many_tables(values):
+    """Memory grows with the entries of tables, and the methods are those of the sum."""
+    small, large = (
+        sum(t.numel() for t in (*model.parameters(), *model.buffers()))
+        for model in (star(100, values), star(10_000, values))
+    )
+    assert large < 101 * small
+    model = star(300, values)
+    x = model.domain.uniform(3, Generator().manual_seed(0))
+    agree(model, lw.Function(model.forward, model.domain), x, 1e-3)
+
+
+def test_blocks_of_a_variable_in_very_many_tables():
+    """Each leaf and the hub; a third variable is the one that the hub meets first."""
+    leaves = 30_000
+    scopes = star(leaves).scopes(2)
+    assert scopes.tolist() == [[0, i] for i in range(1, leaves + 1)]
+    assert star(leaves).scopes(3).shape == (leaves - 1, 3)
+
+
 def test_variables_of_a_scope_have_different_colours():
     colours = MODELS["binary"].colours()
     for scope in SCOPES:
