@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 from fakes import fake, noise
+from numpy.typing import NDArray
 
 from latticework.experiments.records.numbers import printed
 from latticework.experiments.records.record import Record
@@ -184,7 +185,9 @@ def batches(
         for seed in SEEDS if split is None else [0]:
             shift = noise(seed if split is None else split, place) / 10
 
-            def readings(values: tuple[float, ...], place: int = place, shift: float = shift):
+            def readings(
+                values: tuple[float, ...], place: int = place, shift: float = shift
+            ) -> NDArray:
                 early, late = values[-1 - place], values[place]
                 return np.array([early, early, late, late]) + shift
 
