@@ -2,10 +2,13 @@
 
 import math
 import warnings
+from itertools import product
 
 import pandas as pd
 import pytest
+from fakes import fake
 
+from latticework.experiments.figures import bnn
 from latticework.experiments.papers.draw import write_table
 from latticework.experiments.records.numbers import Estimate, estimate, published
 
@@ -53,3 +56,40 @@ def test_published_numbers_have_one_home():
     assert published("table1", "omniglot", "a sampler of our own") is None
     with pytest.raises(KeyError):
         published("table9")
+
+
+def regression(rows, *, scale=100.0, normalise=None, **columns):
+    return fake(
+        {"step": [100], **{name: [value] for name, value in columns.items()}},
+        config={
+            "data": {"normalise": normalise},
+            "model": {"scale": scale, "hidden": 5},
+        },
+        rows=rows,
+    )
+
+
+def test_coverage_is_shown_where_targets_that_can_be_covered_were_counted():
+    """Older records counted predictions that float32 rounded to a target of 1."""
+    older = {"train": 80, "test": 20}
+    counted = older | {"between": 5}
+    covered = bnn.covered([regression(older, coverage=0.3), regression(counted, coverage=0.2)])
+    assert covered == {"coverage of 90 %": (0.2, None, 1), "largest coverage": 0.25}
+    for rows in (older, older | {"between": 0}):
+        covered = bnn.covered([regression(rows, coverage=0.3)])
+        assert set(covered.values()) == {None}
+
+
+def test_the_paper_s_target_and_features_have_rows_of_their_own():
+    rows = {"train": 80, "test": 20}
+    records = [
+        regression(rows, scale=scale, normalise=normalise, train_log_likelihood=-level, test_rmse=1)
+        for level, (normalise, scale) in enumerate(product((None, "unit"), (100.0, None)))
+    ]
+    table = bnn.written(records)
+    assert {tuple(row) for row in table[["features", "U", "train log-likelihood"]].values} == {
+        ("standardised", "-100 mean", (0, None, 1)),
+        ("standardised", "-sum", (-1, None, 1)),
+        ("in [0, 1]", "-100 mean", (-2, None, 1)),
+        ("in [0, 1]", "-sum", (-3, None, 1)),
+    }

@@ -44,6 +44,7 @@ from latticework.experiments.records.record import Record
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order
 HEADINGS = {"train_log_likelihood": "train log-likelihood", "test_rmse": "test RMSE"}
+COVERAGE = ("coverage of 90 %", "largest coverage")  # headings
 AXES = {"step": "steps", "seconds": "seconds"}
 
 
@@ -88,7 +89,8 @@ def extras(records: list[Record]) -> pd.DataFrame:
         row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
         row["seconds a step"] = float(np.median([r.document["seconds_per_step"] for r in group]))
         rows.append({**row, **described(group[0])})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.drop(columns=[name for name in COVERAGE if table[name].isna().all()])
 
 
 def written(records: list[Record]) -> pd.DataFrame:
@@ -109,7 +111,7 @@ def written(records: list[Record]) -> pd.DataFrame:
         for metric, heading in HEADINGS.items():
             row[heading] = estimate(last(record, metric) for record in group)
         rows.append({**row, **described(group[0])})
-    return pd.DataFrame(rows).sort_values(["features", "U"], ascending=False, kind="stable")
+    return pd.DataFrame(rows).sort_values(["features", "U"], ascending=[False, True], kind="stable")
 
 
 def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
@@ -124,7 +126,7 @@ def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
         rows = counted[0].document["rows"]
         mean = estimate(last(record, "coverage") for record in counted)
         most = rows["between"] / rows["test"]
-    return {"coverage of 90 %": mean, "largest coverage": most}
+    return dict(zip(COVERAGE, (mean, most), strict=True))
 
 
 def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:

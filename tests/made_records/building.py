@@ -3,6 +3,7 @@
 A `Made` is a function that returns records on which the claim is true, and arguments of it with
 which the claim is false. Each of them breaks one part of the claim: one pair of samplers, one side
 of an interval, one column. Where a claim does not ask for something, other arguments keep it true.
+Where the runs cannot tell, because they are too short or too few, it is not decided.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ SEEDS = range(1, 4)  # seed 0 chose the settings of some claims
 class Made(NamedTuple):
     """`make()` makes the claim true, as `make(**change)` does for each change of `true`.
 
-    For each change of `false` it makes the claim false. Changes are named by what they change.
+    For each change of `false` it makes the claim false, and for those of `undecided` neither.
+    Changes are named by what they change.
     """
 
     make: Callable[..., list[Record]]
     false: Mapping[str, Mapping[str, Any]]
     true: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    undecided: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
 def each(names: Iterable[str], value: Any) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 from fakes import fake, noise
+from numpy.typing import NDArray
 
 from latticework.experiments.records.numbers import printed
 from latticework.experiments.records.record import Record
@@ -122,7 +123,11 @@ BEATEN = {
     "the VAE is better": {"gwg": -9.0, "dula": -9.0, "dmala": -3.0},
 }
 IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
-MODELS = {f"table1-{data}": Made(partial(one_model, data), BEATEN) for data in IMAGES}
+CLOSE = each(("gibbs", "gwg", "dula"), 2.9)  # nearer than the bounds by AIS can tell
+CLOSE["DMALA is close to the VAE"] = {"gwg": -9.0, "dula": -9.0, "dmala": 0.1}
+MODELS = {
+    f"table1-{data}": Made(partial(one_model, data), BEATEN, undecided=CLOSE) for data in IMAGES
+}
 for data in IMAGES:
     for reading, rate in (("small", 1e-3), ("small-best", 1e-4)):
         MODELS[f"table1-{reading}-{data}"] = Made(
@@ -184,12 +189,14 @@ def batches(
         for seed in SEEDS if split is None else [0]:
             shift = noise(seed if split is None else split, place) / 10
 
-            def readings(values: tuple[float, ...], place: int = place, shift: float = shift):
+            def readings(
+                values: tuple[float, ...], place: int = place, shift: float = shift
+            ) -> NDArray:
                 early, late = values[-1 - place], values[place]
-                return np.array([early, early, late, late]) + shift
+                return np.array([early] * 5 + [late] * 2) + shift
 
             table = {
-                "step": [0, 50, 75, 100],
+                "step": [0, 10, 20, 30, 40, 75, 100],
                 "train_log_likelihood": readings(likelihood),
                 "test_rmse": readings(rmse),
                 "test_rmse_averaged": readings(averaged),
@@ -279,7 +286,10 @@ MADE: dict[str, Made] = {
         **each(("dula_100", "dmala_100"), -4.9),
         **{f"{name} takes 0.9 s": {"seconds": {name: 0.9}} for name in OURS},
         **{f"{name} takes 0.5 s": {"seconds": {name: 0.5}} for name in BASELINES},
-    }, true=each(("gwg_100", "gibbs_100"), -4.9)),
+    }, true=each(("gwg_100", "gibbs_100"), -4.9), undecided={
+        "GWG never gets there, in a short run": {"gwg_100": -4.9, "seconds": {"gwg": 0.5}},
+        "Gibbs never gets there, in a short run": {"gibbs_100": -4.9, "seconds": {"gibbs": 0.5}},
+    }),
     "fig5-fewer": Made(coupling, {
         **each(("dula_5", "dmala_5"), -3.5),
         **each(("dula_25", "dmala_25"), -4.2),
