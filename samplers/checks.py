@@ -14,6 +14,10 @@ from latticework.models.domain import Binary, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
 MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
+BY_NUMPY = (
+    "compute with torch functions, which also give gradients; for a sampler without gradients, "
+    "lambda x: torch.as_tensor(f(x.numpy())) calls a NumPy function f"
+)
 LOCAL = ("differences", "log_odds", "block_log_probs")
 ByForm = Callable[[Tensor, Tensor, int], float]  # log pi(y) - log pi(x), where y moved one site
 
@@ -55,7 +59,7 @@ def check_start(
     _check_states(x, model)
     name = type(model).__name__
     log_prob, grad = evaluated(x, model, gradient)
-    _check_log_prob(log_prob, len(x), name)
+    _check_log_prob(log_prob, x, name)
     if grad is not None:
         if grad.shape != x.shape:
             raise ValueError(
@@ -162,7 +166,7 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
         raise ValueError(
             f"{type(model).__name__} could not evaluate x of shape {list(x.shape)} "
             f"({type(error).__name__}: {error}); it must map "
-            f"[chains, {', '.join(map(str, x.shape[1:]))}] to [chains]"
+            f"[chains, {', '.join(map(str, x.shape[1:]))}] to [chains]{_advice(x, str(error))}"
         ) from error
     if not torch.equal(given, x):
         raise ValueError(
@@ -187,16 +191,32 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
     model.domain.check(x)
 
 
-def _check_log_prob(log_prob: Tensor, chains: int, name: str) -> None:
+def _advice(x: Tensor, said: str = "") -> str:
+    """What to do where a target could not read `x`; `said` is its error. "" if nothing is known."""
+    if any(word in said for word in ("numpy", "axis")):
+        return f"; {BY_NUMPY}"
+    if x.ndim < 3:
+        return ""
+    return (
+        f"; x is one-hot: x.argmax(-1) gives the values 0 to {x.shape[-1] - 1} of the sites, and "
+        f"values=range({x.shape[-1]}) makes states of such numbers"
+    )
+
+
+def _check_log_prob(log_prob: Tensor, x: Tensor, name: str) -> None:
+    chains = len(x)
     wanted = f"the log-probability of {name} must have shape [{chains}], one number a chain"
     if not isinstance(log_prob, Tensor):
-        raise ValueError(f"{wanted}, got {type(log_prob).__name__}")
+        advice = f"; {BY_NUMPY}" if hasattr(log_prob, "__array__") else ""
+        raise ValueError(f"{wanted}, got {type(log_prob).__name__}{advice}")
     if log_prob.shape != (chains,):
         advice = ""
         if log_prob.ndim == 0:
             advice = "; sum over the sites alone, as x.sum(-1) does"
         elif log_prob.shape == (chains, 1):
             advice = "; squeeze(-1) takes the last dimension away"
+        elif log_prob.shape[:1] == (chains,):
+            advice = _advice(x)
         raise ValueError(f"{wanted}, got {list(log_prob.shape)}{advice}")
     if not log_prob.is_floating_point():
         raise ValueError(

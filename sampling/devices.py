@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -27,6 +28,24 @@ def find_device(name: str) -> torch.device:
         _require_cuda(name)
         torch.backends.cudnn.allow_tf32 = False
     return torch.device(name)
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that a process can still take; None where the system does not tell."""
+    available = None
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, size = line.partition(":")
+            if name == "MemAvailable":
+                available = int(size.split()[0]) * 1024
+        group = Path("/sys/fs/cgroup")
+        most = (group / "memory.max").read_text().strip()
+        if available is not None and most.isdigit():
+            used = int((group / "memory.current").read_text())
+            available = min(available, max(0, int(most) - used))
+    except (OSError, ValueError):  # another system, or a container without these files
+        pass
+    return available
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -27,7 +27,8 @@ from latticework.sampling.adaptation import (
     by_level,
 )
 from latticework.sampling.chain import Chain
-from latticework.sampling.devices import find_device, on_threads, synchronise
+from latticework.sampling.devices import find_device, free_memory, on_threads, synchronise
+from latticework.sampling.diagnostics import AT_ONCE
 from latticework.sampling.engine import Engine, adapting, served
 from latticework.sampling.evaluations import Counter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
@@ -69,6 +70,8 @@ class ChainAcceptance(Metric):
 
 METRICS = [ChainAcceptance()]
 EVALUATED_ENTRIES = 2**16  # of the draws whose log-probabilities are evaluated together
+USEFUL = 100  # draws of a chain, of which a thinning that is advised leaves no fewer
+DIAGNOSED = 80  # bytes that diagnostics take for each number that they read at once
 
 
 def sample(
@@ -141,7 +144,8 @@ def sample(
     Raises:
         ValueError: if the domain is missing; if `x` is not a valid start; if `sites`, `values`,
             `names`, a count, `seed` or `device` is invalid; if the target does not give one finite
-            number a chain; or if `adapt` does not support the sampler. The message says what was
+            number a chain; if the draws do not fit into free memory, before the first step; or if
+            `adapt` does not support the sampler. The message says what was
             expected and what was given.
             NotCompiledError is one too: there is no kernel for engine="compiled", or the target
             cannot be compiled for engine="fused".
@@ -173,6 +177,7 @@ def sample(
         elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
             x = x.to(place)
         precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
+        _require_memory(x, precision, steps, thin, diagnose)
         caveat = _equal_starts(x) if given else ""
         if diagnose and caveat:
             _warn(caveat)
@@ -294,15 +299,15 @@ def _draw(
     before_draws, began = [part.clone() for part in chain.carries[0]], chain.within
     tempered = isinstance(began, LadderState)
     trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
-    draws = torch.empty(steps // thin, *x.shape, dtype=x.dtype)
-    log_prob = torch.empty(steps // thin, len(x), dtype=precision)
+    draws = torch.empty(len(x), steps // thin, *x.shape[1:], dtype=x.dtype)
+    log_prob = torch.empty(len(x), steps // thin, dtype=precision)
     later = _is_function_of_x(kernel, chain.state, x)
     for number in range(steps // thin):
         advance(thin)
-        draws[number] = chain.state.x
+        draws[:, number] = chain.state.x
         if not later:
             with torch.no_grad():
-                log_prob[number] = kernel.log_prob(chain.state, count.model)
+                log_prob[:, number] = kernel.log_prob(chain.state, count.model)
         if tempered:
             levels.append(levels_of(chain.within))
     if later:
@@ -315,8 +320,8 @@ def _draw(
         (now - before).cpu() for now, before in zip(chain.carries[0], before_draws, strict=True)
     )
     return {
-        "draws": draws.transpose(0, 1).contiguous(),
-        "log_prob": log_prob.T.contiguous(),
+        "draws": draws,
+        "log_prob": log_prob,
         "acceptance": (accept / steps).float(),
         "ladders": ladders,
     }, int(invalid.sum())
@@ -330,15 +335,16 @@ def _is_function_of_x(kernel: Sampler, state: Any, x: Tensor) -> bool:
 
 @torch.no_grad()
 def _evaluate_draws(model: EnergyModel, draws: Tensor, log_prob: Tensor) -> None:
-    """Write the log-probabilities of `draws` `[draws, chains, ...]` to `log_prob`.
+    """Write the log-probabilities of `draws` `[chains, draws, ...]` to `log_prob`.
 
     Many draws are evaluated together: of a small model, a call costs more than its sums.
     """
-    together = max(1, EVALUATED_ENTRIES // draws[0].numel())
+    together = max(1, EVALUATED_ENTRIES // draws[:, 0].numel())
     if model.chains is not None:  # each chain has a target of its own
         together = 1
-    for some, out in zip(draws.split(together), log_prob.split(together), strict=True):
-        out.copy_(model.log_prob(some.flatten(0, 1)).view_as(out))
+    parts = zip(draws.split(together, 1), log_prob.split(together, 1), strict=True)
+    for states, values in parts:
+        values.copy_(model.log_prob(states.flatten(0, 1)).view_as(values))
 
 
 def _draw_fused(
@@ -406,6 +412,41 @@ def _equal_starts(x: Tensor) -> str:
         f"the starts agree in {alike:.3g} of {sites} sites, so R-hat cannot show modes that "
         'no chain has seen; leave x out, or take start="annealed"'
     )
+
+
+def _require_memory(
+    x: Tensor, precision: torch.dtype, steps: int, thin: int, diagnose: bool
+) -> None:
+    """Raise ValueError if the draws, and their diagnostics, do not fit into free memory."""
+    free, chains = free_memory(), len(x)
+    if free is None:
+        return
+
+    def needed(thin: int) -> tuple[int, int]:
+        """Bytes of the draws, and of their diagnostics."""
+        count = steps // thin * chains
+        draws = count * (x[0].numel() * x.element_size() + precision.itemsize)
+        return draws, DIAGNOSED * max(AT_ONCE, count) if diagnose and draws > AT_ONCE else 0
+
+    draws, diagnostics = needed(thin)
+    if draws + diagnostics <= free:
+        return
+    told = f"draws take {_gigabytes(draws)}"
+    if diagnostics:
+        told += f", their diagnostics {_gigabytes(diagnostics)}"
+    fits = [
+        more
+        for more in range(2 * thin, steps // USEFUL + 1, thin)
+        if steps % more == 0 and sum(needed(more)) <= free / 2
+    ]
+    advice = "take fewer chains or steps"
+    if fits:
+        advice = f"thin={fits[0]} needs {_gigabytes(sum(needed(fits[0])))}"
+    raise ValueError(f"{told}; {_gigabytes(free)} free: {advice}")
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2g} GB" if size < 1e10 else f"{size / 1e9:,.0f} GB"
 
 
 def _require_steps(steps: int, burn_in: int, thin: int) -> None:

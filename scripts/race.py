@@ -6,9 +6,10 @@ latticework race target.py:log_prob --domain spins:10 --samplers dmala,gwg,my_sa
 latticework race target.py:log_prob --domain binary:20 --x target.py:starts
 
 Without --samplers, every exact sampler of conf/sampler that supports the target takes part. Each
-spends half of the budget on tuning, and half on fresh chains. A sampler that does not leave the
-target invariant has no rank. There are no ranks at all if the exact samplers disagree about the
-target. The table, the figure and the records go to <outputs>/race/<target>/<number>.
+spends half of the budget on tuning, and half on fresh chains; one with nothing to tune spends all
+on these. A sampler that does not leave the target invariant has no rank. There are no ranks at all
+if the exact samplers disagree about the target. The exit status is 1 if no sampler has a rank.
+The table, the figure and the records go to <outputs>/race/<target>/<number>.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from latticework.experiments.records.grouping import look
 from latticework.experiments.records.record import checksums, opened, versions
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.machine import PACKAGES, commit, device_name
-from latticework.sampling.diagnostics import MIXED
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.naming import loaded
 from latticework.sampling.starts import possible
 from latticework.sampling.targets import check_target, target_named
@@ -72,7 +73,8 @@ def main(words: list[str] | None = None) -> int:
     table = tabulated(entrants, budget, withheld=bool(apart))
     console.print(shown(table, budget.unit))
     console.print()
-    for line in remarks(table, left, apart, stillness(entrants)):
+    limit = largest_r_hat(chains * chosen.seeds)
+    for line in remarks(table, left, apart, stillness(entrants), limit):
         console.print(line, highlight=False, markup=False)
     config = {
         "name": "race",
@@ -181,13 +183,19 @@ def figures(value: float) -> str:
 
 
 def remarks(
-    table: pd.DataFrame, left: dict[str, str], apart: list[str], still: list[str]
+    table: pd.DataFrame, left: dict[str, str], apart: list[str], still: list[str], limit: float
 ) -> list[str]:
-    """Notes on the table, and on what it leaves out."""
+    """Notes on the table, and on what it leaves out. `limit` is the largest R-hat with a rank."""
     lines = [
         f"* ranked by this. Geometric means over seeds with 95 % intervals; = is a tie, - has no "
-        f"rank: it did not mix (R-hat above {MIXED}, or stuck) or is biased."
+        f"rank: it did not mix (R-hat above {limit:.4g}, or stuck) or is biased."
     ]
+    if not apart and (table["rank"] == "-").all():
+        lines.append(
+            "No sampler has a rank: none mixed within the budget, or may be ranked at all. Give a "
+            "larger --budget, ten times as much for a start, other starts (--x, --start annealed), "
+            "or another sampler (--samplers). The exit status is 1."
+        )
     if apart:
         lines = [
             "* would rank. No sampler has a rank, because they disagree about the target: "

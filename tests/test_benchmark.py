@@ -3,15 +3,19 @@
 import math
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from command import command_line
+from fakes import fake, measured
 
 import latticework as lw
+from latticework.experiments.figures.benchmark import Cell
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks import benchmark, target
+from latticework.experiments.tasks import benchmark, sampling, target
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.course import Course, Stint, quality
 from latticework.sampling.tuning.space import from_numbers, numbers, replaced
 
@@ -168,3 +172,29 @@ def test_a_single_chain_is_refused(tmp_path):
     parts = {"model": lw.Lattice((2, 2), 0.1), "sampler": lw.GibbsSweep(), "data": None}
     with pytest.raises(ValueError, match="chains must be 2 or more, as R-hat compares them, got 1"):
         benchmark.benchmark(**parts, run=Run(tmp_path), name="x", **counts)
+
+
+# R-hat has one limit everywhere.
+
+
+@pytest.mark.parametrize("chains", [2, 4, 8, 40, 256])
+def test_the_limit_of_r_hat_is_that_of_the_verdict(chains):
+    """In the headline of a run, in the cells of tables and claims, and in a trace's counts."""
+    limit = largest_r_hat(chains)
+    values = (1.0, limit - 1e-3, limit + 1e-3, 2.0)
+    for value, agree in zip(values, (True, True, False, False), strict=True):
+        record = measured("dmala", "sk_16", r_hat=value)
+        record.document["config"]["task"]["chains"] = chains
+        names = [number.name for number in benchmark.headline(record)]
+        assert ("chains disagree, R-hat" not in names) == agree
+        assert Cell("sk_16", "dmala", [record]).mixed == agree
+    found = {"ess": np.full(4, 500.0), "r_hat": np.array(values), "constant": 0}
+    traced = fake(stored={"convergence": {**found, "draws": 100, "chains": chains}})
+    counts = {number.name: number.value for number in sampling.traced_numbers(traced)}
+    assert counts["sites_converged"] == 2
+
+
+def test_one_run_whose_chains_disagree_leaves_a_cell_without_numbers():
+    good, bad = (measured("dmala", "sk_16", seed, r_hat=value) for seed, value in enumerate((1, 3)))
+    assert Cell("sk_16", "dmala", [good]).mixed
+    assert not Cell("sk_16", "dmala", [good, bad]).mixed

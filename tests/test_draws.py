@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -101,6 +102,19 @@ def test_categories_may_be_whole_numbers():
 def test_mistakes_are_refused(given, match):
     with pytest.raises(ValueError, match=match):
         lw.check_draws(**{"draws": drawn(LAW, 50, 1), "target": LATTICE, **given})
+
+
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray, np.ndarray.tolist, pd.DataFrame])
+@pytest.mark.parametrize("number", [float, int, bool])
+def test_draws_may_be_any_table_of_numbers(kind, number):
+    draws = drawn(LAW, 300, 1).numpy().astype(number)
+    values = pd.Series(LATTICE.log_prob(drawn(LAW, 300, 1)).double().numpy(), index=range(5, 305))
+    assert lw.check_draws(kind(draws), LATTICE, log_prob=values).passed
+
+
+def test_a_table_of_words_is_refused():
+    with pytest.raises(ValueError, match="draws must be numbers, a tensor, an array or a table"):
+        lw.check_draws(pd.DataFrame([["a"] * 9] * 3), LATTICE)
 
 
 # The command.

@@ -97,8 +97,9 @@ def test_a_race_on_a_target(file, tmp_path, capsys):
     assert (ranks["ess_per_evaluation_low"] <= ranks["ess_per_evaluation"]).all()
     assert (ranks["ess_per_evaluation"] <= ranks["ess_per_evaluation_high"]).all()
     assert ranks["ess_per_evaluation"].between(1e-6, 2).all()
-    spent = opened(folder).metrics.groupby("sampler")["evaluations"].sum()
+    spent = opened(folder).metrics.groupby("sampler")["spent"].sum()
     assert (spent <= 4 * budget / 2).all()  # half of the budget, for each of 4 chains
+    assert (spent > 0.9 * 4 * budget / 2).all()
     assert "table, figure and records:" in page
     assert (folder / "race.pdf").exists()
 
@@ -116,7 +117,10 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     assert set(table["sampler"]) == exact
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
-    assert "locally_balanced: the budget allows 1 steps a run, too few to judge" in page
+    assert "locally_balanced: the budget allows 2 steps a run, too few to judge" in page
+    assert "No sampler has a rank: none mixed within the budget" in page
+    assert "Give a larger --budget" in page
+    assert "The exit status is 1." in page
 
 
 @pytest.mark.slow
@@ -401,10 +405,62 @@ def test_what_a_sampler_learns_first_is_learned_once_and_charged():
     assert found.sampler == lw.PAVG(found.fields["step_size"], burn_in=20)
     at_most = 2000 * 8 + 3 * 100 * 8  # with the starts of the runs and their checks
     assert sum(called) < at_most
-    poor = dataclasses.replace(contest, budget=Allowance(1000, "evaluations"))
-    found = poor.enter("pavg", lw.PAVG(1.0, burn_in=20), {})
-    assert found.laps == []
-    assert found.note.startswith("half of the budget does not pay for 672 evaluations by each")
+    space = {"step_size": {"low": 0.5, "high": 2.0}}
+    for amount, given, part in ((1000, space, "half of the budget"), (600, {}, "the budget")):
+        poor = dataclasses.replace(contest, budget=Allowance(amount, "evaluations"))
+        found = poor.enter("pavg", lw.PAVG(1.0, burn_in=20), given)
+        assert found.laps == []
+        assert found.note.startswith(f"{part} does not pay for 672 evaluations by each")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "space"),
+    [(lw.DMALA(0.5), {"step_size": {"low": 0.4, "high": 0.6}})]
+    + [
+        (each, {})
+        for each in (
+            lw.DMALA(0.5), lw.GWG(), lw.Gibbs(), lw.Gibbs(2), lw.RandomWalk(),
+            lw.LocallyBalanced(), lw.HammingBall(3, 1),
+        )
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_budget_is_what_the_target_receives(sampler, space):
+    """All of it without tuning, half with it; draws are paid, and the warm-up is in no rate."""
+    rows = []
+
+    def counting(x):
+        rows.append(len(x))
+        return x @ torch.linspace(-1, 1, 4)
+
+    model = lw.Function(counting, lw.Binary(4))
+    contest = Race(model, Allowance(1500, "evaluations"), 8, range(3), 2)
+    found = contest.enter("x", sampler, space)
+    part = 8 * 1500 / 2 if space else 8 * 1500
+    spent = sum(lap.spent for lap in found.laps)
+    assert 0.9 * part < spent <= part
+    assert sum(rows) < 1.2 * 8 * 1500  # with starts and checks of each run
+    each = evaluations_of_step(sampler, model, torch.zeros(8, 4), Generator().manual_seed(0))
+    for lap in found.laps:
+        assert lap.evaluations < lap.spent
+        assert lap.evaluations == pytest.approx(0.8 * lap.steps * each, rel=0.05)
+
+
+def test_rates_are_those_of_a_long_run(monkeypatch):
+    """The exact worst inefficiency of random-scan Gibbs on n free sites is 2 n - 1 steps."""
+    contest = Race(lw.DenseIsing(torch.zeros(5, 5)), Allowance(4000, "evaluations"), 8, range(3))
+    found = contest.enter("gibbs", lw.Gibbs(scan="random"), {})
+    evaluations_of_a_step = 1 / 5
+    exact = 1 / 9 / evaluations_of_a_step
+    assert found.interval("evaluations").middle == pytest.approx(exact, rel=0.15)
+
+
+def test_a_chain_that_never_moved_leaves_no_rank():
+    """However good the others are."""
+    moving = lw.sample(lambda x: 0 * x.sum(-1), lw.DMALA(1.0), sites=3, steps=400, chains=60)
+    assert quality(moving).r_hat < 1.1
+    moving.draws[7] = moving.draws[7, :1]
+    assert quality(moving).r_hat == math.inf
 
 
 def test_annealed_starts_are_made_once_and_charged(monkeypatch):

@@ -6,6 +6,7 @@ import warnings
 
 import arviz
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from documented import ROOT, blocks
@@ -389,6 +390,40 @@ def test_the_summary_is_arvizs():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)  # single precision
 
 
+@pytest.mark.parametrize("engine", ["eager", "compiled"])
+@pytest.mark.parametrize(
+    ("steps", "thin", "diagnose", "told"),
+    [
+        (10**6, 1, False, r"draws take 4.4 GB; 0.21 GB free: thin=50 needs 0.088 GB"),
+        (
+            10**6,
+            1,
+            True,
+            r"draws take 4.4 GB, their diagnostics 8 GB; 0.21 GB free: thin=1250 needs",
+        ),
+        (10**6, 10, False, r"draws take 0.44 GB; 0.21 GB free: thin=50 needs 0.088 GB"),
+        (999_983, 1, False, r"4.4 GB; 0.21 GB free: take fewer chains or steps"),
+    ],
+)
+def test_draws_that_do_not_fit_are_refused_before_the_first_step(
+    monkeypatch, steps, thin, diagnose, told, engine
+):
+    """Each draw of 100 chains takes 40 bytes for x and 4 for its log-probability."""
+    monkeypatch.setattr(sampling, "free_memory", lambda: 210_000_000)
+    monkeypatch.setattr(sampling, "_draw", lambda *_: pytest.fail("it made steps"))
+    model = lw.Graph([[i, i + 1] for i in range(9)], 0.1)
+    with pytest.raises(ValueError, match=told):
+        lw.sample(
+            model, "gibbs", chains=100, steps=steps, thin=thin, diagnose=diagnose, engine=engine
+        )
+
+
+def test_free_memory_is_told_where_the_system_tells_it():
+    free = sampling.free_memory()
+    assert free is None or 2**20 < free < 2**50
+    assert draw(steps=4).draws.shape == (4, 4, 5)
+
+
 # The door.
 
 
@@ -405,6 +440,39 @@ def test_starts_without_probability_are_refused_with_advice():
     told = "gradient of Function is NaN or inf .*finite penalties in place of -inf, or a sampler"
     with pytest.raises(ValueError, match=told):
         draw(lambda x: (x.sum(-1) - 2).abs().sqrt(), "dmala", x=torch.ones(4, 5).tril(-1)[[2] * 4])
+
+
+ONE_HOT = r"x is one-hot: x.argmax\(-1\) gives the values 0 to 2 .* values=range\(3\) makes"
+WITH_NUMPY = "compute with torch functions.*lambda x: torch.as_tensor"
+TABLE = torch.ones(5, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "told"),
+    [
+        (lambda x: TABLE[torch.arange(5), x.long()].sum(-1), 3, ONE_HOT),
+        (lambda x: (x[:, 1:] == x[:, :-1]).float().sum(-1), 3, ONE_HOT),
+        (lambda x: x.sum(-1), 3, ONE_HOT),
+        (lambda x: np.sum(np.asarray(x), axis=-1), (0, 1), WITH_NUMPY),
+        (lambda x: np.sum(np.asarray(x), axis=(1, 2)), 3, WITH_NUMPY),
+        (lambda x: np.sum(x), (0, 1), WITH_NUMPY),
+    ],
+)
+@pytest.mark.parametrize("sampler", ["gibbs", "random_walk", "gwg"])
+def test_what_a_target_misreads_is_told_with_a_remedy(function, values, told, sampler):
+    with pytest.raises(ValueError, match=told):
+        draw(function, sampler, values=values)
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, np.array, pd.Index, pd.Series, dict.fromkeys, lambda words: iter(words)]
+)
+def test_names_are_any_sequence_of_words(kind):
+    found = draw(names=kind(["a", "b", "c", "d", "e"]))
+    assert found.names == ("a", "b", "c", "d", "e")
+    assert list(found.summary().index)[1:] == [f"x[{name}]" for name in "abcde"]
+    with pytest.raises(ValueError, match="got 'a' more than once"):
+        draw(names=["a", "b", "c", "d", "a"])
 
 
 def doubles(x):

@@ -11,7 +11,7 @@ are kept lie two autocorrelation times apart.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -99,8 +99,9 @@ def check_draws(
     probability of a value at a site is found.
 
     Args:
-        draws: independent draws `[draws, *domain.shape]`, or chains `[chains, draws,
-            *domain.shape]`, of which draws are kept that are two autocorrelation times apart.
+        draws: independent draws `[draws, *domain.shape]`, also as a pandas table, or chains
+            `[chains, draws, *domain.shape]`, of which draws are kept that are two autocorrelation
+            times apart.
             Categories may be whole numbers in place of one-hot rows.
         target: the unnormalised log-probability, as in `latticework.sample`.
         log_prob: what the source says of them, without the last dimensions. It is compared with the
@@ -146,7 +147,7 @@ def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
 
     Independent draws become chains of one draw. Raises ValueError if they are no states.
     """
-    x, shape = torch.as_tensor(draws), domain.shape
+    x, shape = _tensor(draws, "draws"), domain.shape
     x = x if x.is_floating_point() else x.float()
     if isinstance(domain, Categorical) and x.shape[-2:] != shape and x.shape[-1:] == (domain.dim,):
         if not ((x >= 0) & (x < domain.num_values) & (x == x.round())).all():
@@ -162,6 +163,19 @@ def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
         )
     domain.check(x.flatten(0, 1))
     return x
+
+
+def _tensor(given: Any, name: str) -> Tensor:
+    """Numbers of a tensor, an array, lists or a pandas table. Raises ValueError for others."""
+    if not isinstance(given, Tensor) and hasattr(given, "to_numpy"):
+        given = given.to_numpy()
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be numbers, a tensor, an array or a table, got {type(given).__name__} "
+            f"({error})"
+        ) from error
 
 
 def _log_prob(x: Tensor, model: EnergyModel) -> Tensor:
@@ -183,7 +197,7 @@ def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome
     """Whether the source's log-probabilities are those of the target, up to a constant."""
     if given is None:
         return DrawsOutcome("energies", "-", "none are given")
-    given = torch.as_tensor(given).double()
+    given = _tensor(given, "log_prob").double()
     if given.shape not in (values.shape, values.squeeze(1).shape) or given.isnan().all():
         raise ValueError(
             f"log_prob must have one number a draw, {list(values.shape)}, got {list(given.shape)} "

@@ -39,6 +39,7 @@ PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
 CROWDED = 0.25  # effective samples for a draw, above which the steps between draws hold more
+PAID = 2  # evaluations of steps for one of a draw's log-probability, at least, where draws are paid
 APART = 2**20  # between the seeds of a run and of its shorter run, which no other run then has
 TIE = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
@@ -112,6 +113,14 @@ class Stint:
         return self.steps - self.burn_in
 
 
+class Spacing(NamedTuple):
+    """The steps of a run: those before its first draw, between draws, and how many draws."""
+
+    burn_in: int
+    thin: int
+    draws: int
+
+
 @dataclass(frozen=True)
 class Course:
     """A target, how many chains run on it, and by which engine."""
@@ -121,6 +130,7 @@ class Course:
     engine: Engine = "eager"
     kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
     x: torch.Tensor | None = None  # where all runs start; random states without it
+    pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
@@ -182,8 +192,45 @@ class Course:
         return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
-        """The steps that every allowance pays for."""
-        return min(int(each.amount / self.cost(sampler, each.unit)) for each in allowed)
+        """The steps that every allowance pays for, with the log-probabilities of their draws."""
+        return min(self.steps_for(sampler, each) for each in allowed)
+
+    def steps_for(self, sampler: Sampler, allowed: Allowance) -> int:
+        """The steps that one allowance pays for."""
+        each = self.cost(sampler, allowed.unit)
+        steps = int(allowed.amount / each)
+        if allowed.unit == "seconds":
+            return steps
+        draw, gap = self.cost_of_draw(sampler), self.gap(sampler)
+        many, few = steps + 1, 0  # a number of steps that costs too much, and one that does not
+        while draw and many - few > 1:
+            middle = (many + few) // 2
+            if middle * each + self.spacing(middle, gap).draws * draw > allowed.amount:
+                many = middle
+            else:
+                few = middle
+        return few if draw else steps
+
+    def cost_of_draw(self, sampler: Sampler) -> float:
+        """Evaluations by each chain for the log-probability of a draw; 0 if they are not paid."""
+        if not self.pays_for_draws:
+            return 0.0
+        count = Counter(self.model, self.chains)
+        state = sampler.init(self.somewhere(Generator().manual_seed(0)), self.model)
+        with torch.no_grad():
+            sampler.log_prob(state, count.model)
+        return count.evaluations / self.chains
+
+    def gap(self, sampler: Sampler) -> int:
+        """The fewest steps between draws, so that paid ones cost at most half of the steps."""
+        draw = self.cost_of_draw(sampler)
+        return math.ceil(PAID * draw / self.cost(sampler, "evaluations")) if draw else 1
+
+    def spacing(self, steps: int, gap: int) -> "Spacing":
+        """How a run of at most `steps` steps divides them into burn-in and even gaps."""
+        thin = max(gap, int(steps * (1 - WARM_UP)) // self.kept)
+        burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
+        return Spacing(burn_in, thin, (steps - burn_in) // thin)
 
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
@@ -222,9 +269,9 @@ class Course:
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> Stint:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
-        thin = max(1, int(steps * (1 - WARM_UP)) // self.kept)
-        burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
-        kept = (steps - burn_in) // thin * thin
+        gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
+        burn_in, thin, draws = self.spacing(steps, gap)
+        kept = draws * thin
         result = sample(
             self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
@@ -273,6 +320,7 @@ def quality(*results: SampleResult) -> Quality:
     A site at which all draws of all chains are alike is left out: its law may be that narrow, and
     chains that start at random states are not stuck at one value. R-hat is infinite and the ESS 0
     if a site or the log-probability is constant within every chain and differs between chains.
+    R-hat is infinite too if a chain never moved while others did.
     """
     draws = torch.cat([result.draws for result in results])
     draws = draws[:, :, read(draws.shape[2])].flatten(2)
@@ -283,7 +331,10 @@ def quality(*results: SampleResult) -> Quality:
     flat = bool(log_prob.min() == log_prob.max())
     r_hat = np.append(found["r_hat"], [] if flat else energy["r_hat"])
     ess = np.nan_to_num(found["ess"]) if len(found["ess"]) else np.zeros(1)
-    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any())
+    moved = (draws != draws[:, :1]).flatten(1).any(1) | (log_prob != log_prob[:, :1]).flatten(
+        1
+    ).any(1)
+    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
     return Quality(
         ess=float(ess.min()),
         ess_median=float(np.median(ess)),

@@ -1,9 +1,11 @@
 """Samplers compared on one target: each tuned and measured under an equal budget.
 
 Half of the budget goes to the choice of a sampler's fields (conf/task/tune.yaml, by Optuna's TPE)
-and to what it learns before its first step, half to fresh chains, one run a seed. Intervals are
-t-intervals of the logarithm over seeds. A sampler whose R-hat is above `MIXED`, or that does not
-leave the target invariant, has no rank. If the others disagree about the target
+and to what it learns before its first step, half to fresh chains, one run a seed. A sampler with
+nothing to tune spends all on what it learns and on fresh chains. The log-probabilities of draws
+are paid too. Rates are those after the warm-up, and their intervals t-intervals of the logarithm
+over seeds. A sampler whose R-hat is above `largest_r_hat` of all chains, or that does not leave
+the target invariant, has no rank. If the others disagree about the target
 (`tuning.agreement`), at least one of them is wrong, and none has a rank.
 """
 
@@ -20,7 +22,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.devices import on_threads
-from latticework.sampling.diagnostics import MIXED
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.naming import brief
 from latticework.sampling.sample import sampler_of
@@ -54,8 +56,9 @@ class Lap:
     seed: int
     steps: int
     ess: float  # of the worst quantity; 0 if one never changed
-    seconds: float
-    evaluations: float  # of all chains
+    seconds: float  # after the warm-up
+    evaluations: float  # of all chains by the steps after the warm-up, without those of draws
+    spent: float = 0.0  # evaluations of the whole run, with the log-probabilities of draws
 
     def rate(self, unit: Unit) -> float:
         """Effective samples per second, or per evaluation."""
@@ -76,10 +79,12 @@ class Entrant:
     beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
     seen: Seen | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
+    chains: int = 0  # of all runs, which R-hat compares
 
     @property
     def mixed(self) -> bool:
-        return bool(self.laps) and self.r_hat <= MIXED and all(lap.ess > 0 for lap in self.laps)
+        agree = self.r_hat <= largest_r_hat(self.chains)
+        return bool(self.laps) and agree and all(lap.ess > 0 for lap in self.laps)
 
     @property
     def rankable(self) -> bool:
@@ -131,7 +136,7 @@ class Race:
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
-        course = Course(self.model, self.chains, x=self.x)
+        course = Course(self.model, self.chains, x=self.x, pays_for_draws=True)
         sampler, space = fitted(sampler, space, self.model)
         seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
         learnt, spent = course.learnt(sampler)
@@ -141,31 +146,41 @@ class Race:
             x, more = course.spent_by(lambda x, model: annealed(model, ready, x, rng))
             course = replace(course, x=x)
             spent = {unit: spent[unit] + more[unit] for unit in spent}
-        half = self.budget.part(0.5).without(spent)
-        if not half.amount:
+        tuning = self.budget.part(0.5 if space else 1.0)
+        left = tuning.without(spent)
+        if not left.amount:
+            part = "half of the budget" if space else "the budget"
             note = (
-                f"half of the budget does not pay for {spent['evaluations']:,.0f} evaluations by "
+                f"{part} does not pay for {spent['evaluations']:,.0f} evaluations by "
                 f"each chain ({spent['seconds']:.2g} s) before its first step"
             )
             return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
-            fields, _ = course.tuned(name, ready, space, [half], self.trials, seed)
+            fields, _ = course.tuned(name, ready, space, [left], self.trials, seed)
+            left = self.budget.part(0.5)
         plain = replaced(sampler, fields)
         chosen = replaced(plain, learnt)
-        steps = course.steps(chosen, [self.budget.part(0.5 / len(self.seeds))])
+        steps = course.steps(chosen, [left.part(1 / len(self.seeds))])
         if steps * (1 - WARM_UP) < FEWEST:
             note = f"the budget allows {steps} steps a run, too few to judge"
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
         each = course.cost(chosen, "evaluations") * self.chains
+        draw = course.cost_of_draw(chosen) * self.chains
         laps, results = [], []
         for seed in self.seeds:
             stint, found = course.measured(chosen, steps, seed)
             results.append(stint.result)
-            seconds, evaluations = stint.result.seconds, each * stint.steps
-            laps.append(Lap(seed, stint.steps, found.worst, seconds, evaluations))
+            seconds = stint.result.seconds * stint.measuring / stint.steps
+            spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]
+            laps.append(
+                Lap(seed, stint.steps, found.worst, seconds, each * stint.measuring, spent_here)
+            )
         note = "" if chosen.exact else BIASED
-        entrant = Entrant(name, plain, fields, laps, quality(*results).r_hat, note, spent)
+        entrant = Entrant(
+            name, plain, fields, laps, quality(*results).r_hat, note, spent,
+            chains=self.chains * len(self.seeds),
+        )  # fmt: skip
         draws = self.entries(torch.cat([result.draws for result in results]))
         log_prob = torch.cat([result.log_prob for result in results])
         with torch.no_grad():
