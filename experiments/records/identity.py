@@ -28,7 +28,8 @@ DIGITS = 8  # of the digest, at the end of the name of a run's folder
 LOCK = ".lock"  # in the folder of a run that has begun
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
-LATER = ("acceptance", "scales", "log_odds")  # settings that older records lack, which mean null
+# Settings that older records lack, which mean null.
+LATER = ("acceptance", "scales", "log_odds", "learn_base")
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 
