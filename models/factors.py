@@ -214,7 +214,7 @@ class Factors(EnergyModel):
         return Factor(scope, now.reshape(log.shape))
 
     def softened(self) -> "Factors":
-        """The same tables in float64, with -`HARD` in place of -inf.
+        """Return the tables in float64, with -`HARD` in place of -inf.
 
         A sum of entries then tells the number of its zeros.
         """

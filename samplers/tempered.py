@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf, isfinite
+from math import ceil, inf, isfinite, log
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +49,7 @@ FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet
 FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
 MAX_LEVELS = 256  # of a learned schedule
 RAREST = 0.02  # probability of a value of a site in a learned base, at least
+LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
 
 
 class LadderState(NamedTuple):
@@ -82,7 +83,8 @@ class Tempered(Sampler):
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
     nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learnt` finds
     them: on a binary domain the rounds are made twice, the second time from the site means that the
-    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays.
+    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays;
+    means near 1/2 are not tried.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables are softened below b = 1 instead
@@ -192,7 +194,7 @@ class Tempered(Sampler):
 
     @property
     def learning_steps(self) -> int:  # type: ignore[override]
-        """Steps of all ladders that learn; a learned base takes as many again."""
+        """Steps of all ladders that learn; if a base is tried, it takes as many again."""
         return LADDERS * (2**self.rounds - 1) if self.learns else 0
 
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
@@ -201,9 +203,11 @@ class Tempered(Sampler):
         found, base = learned(self, model, x), {}
         if self.learn_base and self._can_learn_base(model):
             mean = found.mean.clamp(RAREST, 1 - RAREST)
-            other = learned(replace(self, log_odds=mean.logit()), model, x)
-            if other.trip_steps < found.trip_steps:
-                found, base = other, {"log_odds": mean.logit()}
+            entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
+            if len(mean) * log(2) - float(entropy) >= LEAST_GAIN:
+                other = learned(replace(self, log_odds=mean.logit()), model, x)
+                if other.trip_steps < found.trip_steps:
+                    found, base = other, {"log_odds": mean.logit()}
         scales = {} if self.acceptance is None else {"scales": found.state.scales}
         return {"schedule": found.state.schedule, **scales, **base}
 
@@ -463,9 +467,9 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
 
 
 def _possible_draws(path: AnnealedModel, count: int, x: Tensor, rng: Generator) -> Tensor:
-    """Draws from b = 0, `[count, *shape]`, with possible ones in place of those that b = 1 excludes.
+    """Draws from b = 0, `[count, *shape]`; possible ones take the places of the others.
 
-    A replica would stay where f is 0. If no draw is possible, the rows of `x` take their places.
+    A replica would stay where f is 0. If no draw is possible, the rows of `x` take all places.
     """
     drawn = path.draw(count, rng).to(x)
     path.move_to(torch.ones((), device=x.device))

@@ -287,6 +287,7 @@ class LogNormaliser(NamedTuple):
     bound: float  # mean log weight: below the truth in expectation
     bound_error: float  # its standard error
     chains: int  # or runs of SMC
+    by_runs: bool = False  # whether they are runs of SMC
 
     @property
     def at_least(self) -> float:
@@ -305,6 +306,10 @@ class LogNormaliser(NamedTuple):
         "Confidence intervals for the log-normal mean", Statistics in Medicine 1997), of which half
         count if log weights have the variance log 2. A run that missed the heavy weights has more
         effective chains, not fewer, so the upper 95 % limit of the variance must be below log 2.
+
+        Runs of SMC are few, so among those near this gate the ones pass whose variance came out too
+        small. Their errors are those of the upper limit, at the upper end also the correction by
+        half the variance.
         """
         from scipy.stats import chi2
         from scipy.stats import t as student
@@ -314,10 +319,10 @@ class LogNormaliser(NamedTuple):
         most = variance * free / chi2.ppf(1 - LEVEL, free)
         if self.ess <= self.chains / 2 or not most < math.log(2):
             return self.at_least, math.inf
-        error = math.sqrt(self.bound_error**2 + variance**2 / (2 * free))
-        middle = self.bound + variance / 2
+        largest = most if self.by_runs else variance
+        error = math.sqrt(largest / self.chains + largest**2 / (2 * free))
         half = float(error * student.ppf((1 + LEVEL) / 2, free))
-        return middle - half, middle + half
+        return self.bound + variance / 2 - half, self.bound + largest / 2 + half
 
 
 def estimate_log_normaliser(log_weight: Tensor, rng: Generator, runs: int = 0) -> LogNormaliser:
@@ -345,4 +350,5 @@ def estimate_log_normaliser(log_weight: Tensor, rng: Generator, runs: int = 0) -
         bound=float(log_weight.mean()),
         bound_error=float(log_weight.std() / chains**0.5),
         chains=chains,
+        by_runs=bool(runs),
     )

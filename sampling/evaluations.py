@@ -42,7 +42,7 @@ class Counter:
         self._rows: int | None = None  # that `forward` got in the outermost call under way
         self.model = self._counted(model)
         if (soften := getattr(model, "softened", None)) is not None:  # of tables
-            self.model.softened = lambda: self._counted(soften())  # type: ignore[assignment]
+            self.model.softened = lambda: self._counted(soften())
 
     def _counted(self, model: Any) -> Any:
         """A copy of `model` whose calls count."""

@@ -314,7 +314,8 @@ def _draw(
         _evaluate_draws(count.model, draws, log_prob)
     ladders = None
     if tempered:
-        state, used = chain.within, kernel.sampler if isinstance(kernel, Fused) else kernel
+        state = chain.within
+        used: Any = kernel.sampler if isinstance(kernel, Fused) else kernel
         ladders = Ladders.recorded(state, levels, state.trips - trips, steps, used.log_odds)
     accept, invalid = (
         (now - before).cpu() for now, before in zip(chain.carries[0], before_draws, strict=True)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from command import command_line
 from exactness import p_value
+from plain import agree
 from scipy.stats import binom
 from scipy.stats import t as student
 from targets import TARGETS
@@ -18,13 +19,15 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments.records.record import load_all
+from latticework.models.annealed import path_of
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.twin import NoTwinError
 from latticework.samplers.fused import Fused
 from latticework.samplers.scale import with_scales
-from latticework.samplers.tempered import evenly
+from latticework.samplers.tempered import LADDERS, MAX_LEVELS, LadderState, evenly, learned
 from latticework.sampling import tempering
+from latticework.sampling.diagnostics import Convergence
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
 from workshop.coverage import coverage
 
@@ -102,6 +105,9 @@ KERNELS = [
     (lw.DHAMS(0.7, 0.8, 0.3), "spins"),
     (lw.EDLP(0.6, 0.7, 0.5), "spins"),
     (lw.HammingBall(3, 1, "systematic"), "binary"),
+    (lw.SwendsenWang(), "lattice"),
+    (lw.SwendsenWang(), "lattice_potts"),
+    (lw.SwendsenWang(), "ferromagnet"),
 ]
 
 
@@ -247,6 +253,33 @@ def test_a_base_near_the_target_needs_fewer_levels():
     assert barriers[1] < barriers[0] / 3
 
 
+def test_a_learned_base_is_that_of_the_site_means():
+    """It makes the round trips faster. Sites of several values stay uniform."""
+    model = lw.Lattice((4, 4), 0.05, -1.0)
+    exact, mean = model.log_z_and_mean()
+    x = torch.zeros(1, 16)
+    sampler = lw.Tempered(lw.GibbsSweep(), 6, learn_base=True)
+    fields = sampler.learnt(x, model)
+    assert (fields["log_odds"] - mean.logit()).abs().max() < 1.5
+    found = recorded(replace(sampler, **fields), model, 400)
+    assert errors_off(found.log_z, float(exact), 8) < 5
+    uniform = replace(sampler, learn_base=None).learnt(x, model)
+    assert "log_odds" not in uniform
+    assert found.barrier < recorded(replace(sampler, **uniform), model, 400).barrier / 2
+    potts = TARGETS["lattice_potts"]
+    assert "log_odds" not in sampler.learnt(potts.states[:1].float(), potts.model)
+
+
+def test_the_report_says_which_base():
+    model = lw.Lattice((4, 4), 0.05, -3.0)
+    settings = {"temper": True, "steps": 20, "diagnose": False}
+    found = lw.sample(model, "gibbs_sweep", **settings).ladders
+    assert len(found.log_odds) == 16
+    assert "independent sites, high with probability" in repr(found)
+    compiled = lw.sample(model, "gibbs_sweep", engine="compiled", **settings).ladders
+    assert "uniform sites" in repr(compiled)
+
+
 @pytest.mark.parametrize("wrong", [lambda r: acceptance(r / 2), lambda r: acceptance(-r)])
 def test_other_swaps_keep_another_law(wrong, monkeypatch):
     monkeypatch.setattr("latticework.samplers.tempered.acceptance", wrong)
@@ -317,7 +350,7 @@ def test_log_z_equals_enumeration(kernel, name):
     exact = np.logaddexp.reduce(target.log_prob)
     for value in (found.value, found.forward, found.backward):
         assert errors_off(found._replace(value=value), exact, 8) < 5
-    assert found.agree
+    assert not found.doubt
 
 
 def test_ladders_learn_where_most_states_are_impossible(tmp_path):
@@ -332,7 +365,6 @@ def test_ladders_learn_where_most_states_are_impossible(tmp_path):
     settings = {"sites": 10, "chains": 8, "steps": 400, "burn_in": 40, "temper": True}
     found = lw.sample(target, Own(1), diagnose=False, **settings)
     assert len(found.ladders.schedule) < 12
-    assert found.log_z.agree
     found.save(tmp_path / "own.npz")
     loaded = lw.SampleResult.load(tmp_path / "own.npz")
     assert loaded.log_z == found.log_z
@@ -351,7 +383,97 @@ def test_log_z_where_states_are_impossible():
     exact = float(lw.exact(model).log_z)
     for value in (found.value, found.forward, found.backward):
         assert errors_off(found._replace(value=value), exact, 8) < 5
-    assert found.agree
+
+
+ORDERED = np.array([[0.0, -inf], [0.0, 0.0]])  # a chain of them has as many states as sites + 1
+APART_3 = np.where(np.eye(3) > 0, -inf, 0.0)
+ZEROS = {
+    "binary": lw.Factors([((i, i + 1), ORDERED + 0.3) for i in range(3)]),
+    "categorical": lw.Factors([((i, i + 1), APART_3 - 0.2 * i) for i in range(2)]),
+    "mixed": lw.Factors([((0, 1), np.array([[0.1, -inf, 0.4], [-inf, 0.2, 0.3]]))]),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_softened_path_prices_zeros_and_ends_at_the_target(name):
+    """Its values, local methods and log-ratios, with one b a row."""
+    model = ZEROS[name]
+    x = model.domain.enumerate().float()
+    path, base = path_of(model), -np.log(len(x))
+    rest = lw.Factors([(f.scope, np.where(np.isfinite(f.log), f.log, 0)) for f in model.factors])
+    zeros = lw.Factors([(f.scope, np.isinf(f.log) * 1.0) for f in model.factors])
+    k, g = zeros.log_prob(x), rest.log_prob(x)
+    path.move_to(torch.zeros(()))
+    known = path.know(x)
+    torch.testing.assert_close(path.target_log_prob(x, known), model.log_prob(x))
+    for b in (0.0, 0.3, 0.8, 1.0):
+        path.move_to(torch.full((len(x),), b))
+        expected = (1 - b) * base + b * g - (1e5 if b == 1 else b / (1 - b)) * k
+        torch.testing.assert_close(path(x), expected, rtol=1e-4, atol=1e-4)
+        path.move_to(torch.tensor(b))
+        if b < 1:  # where rounding errors are not those of 1e5
+            agree(path, lw.Function(path.forward, model.domain), x, 1e-3, gradient=False)
+    path.move_to(torch.full((len(x),), 0.3))
+    ratio = path.log_ratio(known, torch.tensor(1.0))
+    assert torch.equal(ratio.isneginf(), k > 0)
+
+
+@pytest.mark.parametrize("sites", [4, 10, 24])
+def test_ladders_count_the_states_of_tables_with_zeros(sites, recwarn):
+    """At 24 sites one uniform state of 671,089 is possible."""
+    model = lw.Factors([((i, i + 1), ORDERED) for i in range(sites - 1)])
+    sampler = lw.Tempered(lw.GibbsSweep(), 7)
+    x = torch.zeros(8, sites)
+    sampler = replace(sampler, **sampler.learnt(x, model))
+    assert len(sampler.schedule) <= 20
+    rng, states = Generator().manual_seed(0), []
+    state = sampler.init(x, model)
+    for _ in range(500):
+        state, _ = sampler.step(state, model, rng)
+        states.append(levels_of(state))
+        assert model.log_prob(state.x).isfinite().all()
+    found = Ladders.recorded(state, states, state.trips, 500)
+    assert abs(found.log_z.value - np.log(sites + 1)) < 0.5
+    assert not [each for each in recwarn if each.category is RuntimeWarning]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table", "states", "start"),
+    [
+        (np.array([[0.0, 0.0], [0.0, -inf]]), 5_598_861, torch.zeros(8, 36)),
+        (APART_3, 101_596_896, torch.eye(3)[[(i // 6 + i) % 2 for i in range(36)]].repeat(8, 1, 1)),
+    ],
+)
+def test_ladders_count_independent_sets_and_colourings(table, states, start):
+    edges = [(i, i + 1) for i in range(36) if i % 6 < 5] + [(i, i + 6) for i in range(30)]
+    model = lw.Factors([(edge, table) for edge in edges])
+    settings = {"x": start, "steps": 1000, "burn_in": 200, "temper": True, "diagnose": False}
+    found = lw.sample(model, "gibbs_sweep", **settings)
+    assert len(found.ladders.schedule) < 30
+    assert errors_off(estimate(found.ladders.up, found.ladders.down), np.log(states), 8) < 5
+
+
+@pytest.mark.parametrize("sites", [12, 20, 40])
+def test_impossible_states_are_no_reason_for_more_levels(sites, recwarn):
+    """A function of zeros alone, whose draws from b = 0 are mostly or all impossible."""
+    model = lw.Function(
+        lambda x: torch.where((x[:, 1:] * x[:, :-1]).sum(-1) > 0, -torch.inf, 0.0),
+        lw.Binary(sites),
+    )
+    settings = {"x": torch.zeros(8, sites), "steps": 20, "burn_in": 4, "temper": True}
+    found = lw.sample(model, "gibbs", diagnose=False, **settings)
+    assert len(found.ladders.schedule) == 6
+    assert found.log_z.high == inf
+    assert not [each for each in recwarn if each.category is RuntimeWarning]
+
+
+def test_the_number_of_learned_levels_is_bounded(monkeypatch):
+    monkeypatch.setattr("latticework.samplers.tempered.MAX_LEVELS", 8)
+    assert MAX_LEVELS > 100
+    model = lw.Lattice((30,), 0.0, 3.0)
+    found = learned(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state
+    assert found.level.shape == (7, LADDERS)
 
 
 def errors_off(found, exact, ladders):
@@ -385,32 +507,85 @@ def test_the_interval_covers_log_z():
     assert fewest <= covered <= most
 
 
-@pytest.mark.parametrize("steps", [20, pytest.param(160, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [20, pytest.param(1280, marks=pytest.mark.slow)])
 def test_intervals_of_chains_cover_log_z(steps):
-    """Over 400 repetitions. After 20 steps all ladders are where they started, and it is said."""
-    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", steps)
-    fewest, most = binom.interval(0.999, 400, 0.95)
+    """Over 100 repetitions. After 20 steps all ladders are where they started, and it is said."""
+    model = lw.erdos_renyi(16, 4, 0.35)
+    found = coverage(model, lw.GWG(), "tempering", "eager", steps, repetitions=100)
+    fewest, most = binom.interval(0.999, 100, 0.95)
     if steps == 20:
         assert (found["cover"], found["plain"]) == (1, 0)
     else:
-        assert found["plain"] > 0.95
-        assert fewest <= 400 * found["cover"] <= most
+        assert found["plain"] > 0.5
+        assert fewest <= 100 * found["cover"] <= most
 
 
 def test_intervals_of_few_steps_would_not_cover(monkeypatch):
-    """Control: ladders without a round trip count."""
-    monkeypatch.setattr(tempering, "ENOUGH", 0)
-    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", 20)
+    """Control: ladders without a round trip count, and chains that have not converged."""
+    monkeypatch.setattr(Ladders, "_why_unsure", lambda *_: "")
+    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", 20, 100)
     assert found["cover"] < 0.7
 
 
-def test_estimates_that_disagree_are_called_so():
-    """A mode that only the coldest level has seen: the interval is narrow and wrong."""
+MIXED = Convergence(True, "converged: R-hat 1.001")
+APART = Convergence(False, "does not mix: R-hat 1.35 at x[3]")
+
+
+def exact_ladders(trips=12):
+    """Ladders of exact draws of "binary" that say to have made so many round trips each."""
     up, down, _ = works_of_exact_draws(np.random.default_rng(0), 400, 8)
-    assert estimate(up, down).agree
-    missed = estimate(up, down - 3 * (np.arange(3) == 2)[:, None])
-    assert not missed.agree
-    assert "not to be trusted" in str(missed)
+    b, level = np.array([0.0, 0.2, 0.5, 1.0]), np.zeros((400, 3, 8), np.int64)
+    return Ladders(b, up, down, level, np.full(8, trips), 400)
+
+
+def test_log_z_has_two_ends_only_with_round_trips_and_chains_that_mix():
+    known = exact_ladders().estimate_log_z(MIXED)
+    assert known.low < known.value < known.high < inf
+    assert not known.doubt
+    for ladders, chains, text in (
+        (exact_ladders(9), MIXED, "9.0 round trips a ladder, fewer than 10"),
+        (exact_ladders(), APART, "R-hat 1.35 at x[3]"),
+    ):
+        found = ladders.estimate_log_z(chains)
+        assert (found.low, found.high) == (-inf, inf)
+        assert found[0] == known.value
+        assert text in found.doubt
+        assert text in str(found)
+    assert exact_ladders().only(slice(1)).log_z.doubt == "an interval needs two ladders or more"
+
+
+def test_log_z_of_a_result_inherits_the_verdict_of_its_chains():
+    """40 draws are too few to judge; the ladders are right and made many round trips."""
+    found = lw.sample(
+        TARGETS["binary"].model, "gibbs", temper=True, steps=40, burn_in=40, diagnose=False
+    )
+    object.__setattr__(found, "ladders", exact_ladders())
+    assert exact_ladders().log_z.high < inf
+    assert not found.verdict.judged
+    assert found.log_z == exact_ladders().estimate_log_z(found.verdict)
+    assert "not judged" in found.log_z.doubt
+    assert found.log_z.high == inf
+
+
+def test_the_first_half_of_the_draws_is_left_out():
+    """Works of 1 in the first three of seven draws would move the estimate."""
+    zeros, level = torch.zeros(2, 2), torch.zeros(2, 2).long()
+    draws = [(zeros + float(t < 3), zeros - float(t < 3), level) for t in range(7)]
+    schedule = torch.tensor([0.0, 0.5, 1.0])
+    state = LadderState(*[None] * 4, schedule, schedule[:0], *[None] * 5)
+    found = Ladders.recorded(state, draws, torch.full((2,), 20), 7)
+    assert found.up.shape == (4, 2, 2)
+    assert found.log_z.value == 0
+
+
+def test_the_jackknife_leaves_each_ladder_out():
+    """One step of Newton's method is near the root without each ladder, found from scratch."""
+    up, down, _ = works_of_exact_draws(np.random.default_rng(1), 100, 5)
+    fast = tempering._without_each(up, down, bennett(up, down))
+    for ladder in range(5):
+        rest = np.arange(5) != ladder
+        slow = bennett(up[..., rest], down[..., rest])
+        np.testing.assert_allclose(fast[:, ladder], slow, atol=3e-4)
 
 
 def test_bennett_solves_its_equation():
@@ -603,7 +778,7 @@ def test_these_ladders_are_eager(name, odds, match):
 def test_a_run_notes_log_z(tmp_path):
     """Exact by transfer matrices; the interval is over eight ladders."""
     words = ["model=ising", "model.shape=[4,4]", "sampler=tempered", "sampler.kernel=gibbs_sweep"]
-    words += ["budget.steps=400", "budget.every=4", "budget.chains=8", "engine=eager"]
+    words += ["budget.steps=1600", "budget.every=4", "budget.chains=8", "engine=eager"]
     assert command_line(*words, outputs=tmp_path) == 0
     (record,) = load_all(tmp_path)
     found = LogZ(**record.document["log_z"])

@@ -221,11 +221,10 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
 
     The interval of SMC and AIS has no upper end where it is not plain that more than half of their
     runs or chains count; the lower end is then that of Markov's inequality. Tempering has no such
-    bound. Its interval is the hull of its estimates where they disagree, and it has none where
-    ladders made fewer than two round trips. "Counts" are effective
-    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make
-    if each forgot its start. Raises LookupError if no record is of
-    task=log_z.
+    bound. Its interval is the hull of its estimates where the barrier is not known, and it has none
+    where ladders made few round trips or their chains have not converged. "Counts" are effective
+    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make if
+    each forgot its start. Raises LookupError if no record is of task=log_z.
     """
     found = holding(records, "log_z_low", task="log_z")
     headings, rows = differing(found)

@@ -29,7 +29,7 @@ LOCK = ".lock"  # in the folder of a run that has begun
 LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 # Settings that older records lack, which mean null.
-LATER = ("acceptance", "scales", "log_odds", "normalise", "revision")
+LATER = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
 
 
