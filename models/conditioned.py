@@ -8,6 +8,7 @@ any other model is evaluated at the completed states.
 """
 
 from collections.abc import Hashable, Mapping
+from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
@@ -148,13 +149,20 @@ def _by_site(
     for key, value in values.items():
         if (site := index.get(key, key)) in found:
             raise ValueError(f"site {site} is known twice, the second time as {key!r}")
-        found[site] = torch.tensor(float(value), dtype=torch.float64)
-    for site in found:
         if not isinstance(site, Integral) or int(site) not in range(domain.dim):
             kinds = "a name or " if names else ""
+            near = get_close_matches(str(site), map(str, names or ()), 1)
             raise ValueError(
                 f"a known site must be {kinds}a number from 0 to {domain.dim - 1}, got {site!r}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
             )
+        try:
+            found[site] = torch.tensor(float(value), dtype=torch.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the known value of {key!r} must be a number, got {value!r}; the values of this "
+                "model have no labels"
+            ) from error
     return found
 
 

@@ -117,8 +117,10 @@ class Factors(EnergyModel):
         """Beta times the logarithms of the tables of a Bayesian or Markov network of pgmpy.
 
         Its variables become `names` and their states `labels`. Those of one state are left out.
-        Raises ValueError if two tables list the states of a variable differently.
+        Raises ValueError for a network that pgmpy's `check_model` refuses, such as one that lacks a
+        table, and if two tables list the states of a variable differently.
         """
+        _require_complete(network)
         bayesian = hasattr(network, "get_cpds")
         tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
         states: dict[Any, list[Any]] = {}
@@ -128,6 +130,8 @@ class Factors(EnergyModel):
                     f"the states of {name!r} are {states[name]} in one table and {found} in "
                     "another; give them in one order"
                 )
+        if missing := [name for name in network.nodes() if name not in states]:
+            raise ValueError(f"the network has no table for {', '.join(map(repr, missing))}")
         names = [name for name, found in states.items() if len(found) > 1]
         place = {name: i for i, name in enumerate(names)}
         factors = []
@@ -293,6 +297,19 @@ class Factors(EnergyModel):
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         return self._of_sites(x, site).squeeze(1)
+
+
+def _require_complete(network: Any) -> None:
+    """Raise ValueError for what `check_model` of a pgmpy network refuses, or without variables."""
+    try:
+        valid = network.check_model()
+    except ValueError as error:
+        raise ValueError(f"pgmpy refuses this {type(network).__name__}: {error}") from error
+    if not valid or not network.nodes():
+        raise ValueError(
+            f"pgmpy refuses this {type(network).__name__}: it has no variables, or its tables do "
+            "not fit them"
+        )
 
 
 def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:

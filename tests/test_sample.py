@@ -108,7 +108,9 @@ def test_steps_into_nan_are_told(engine, request):
     def target(x):
         return torch.where(x.sum(-1) > 3, torch.nan, linear(x))
 
-    with pytest.warns(lw.sampling.sample.ConvergenceWarning, match="of 400 steps met a log-probability of NaN or"):
+    with pytest.warns(
+        lw.sampling.sample.ConvergenceWarning, match="of 400 steps met a log-probability of NaN or"
+    ):
         found = draw(target, "random_walk", x=x, steps=100, engine=engine)
     assert found.draws.sum(-1).max() == 3
 
