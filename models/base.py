@@ -40,6 +40,7 @@ class EnergyModel(nn.Module, ABC):
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
     names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
+    labels: tuple[tuple[Hashable, ...], ...] | None = None  # of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     @abstractmethod
@@ -142,6 +143,8 @@ class EnergyModel(nn.Module, ABC):
         smaller.untrained = self.untrained
         if self.names is not None:
             smaller.names = tuple(self.names[i] for i in evidence.free.tolist())
+        if self.labels is not None:
+            smaller.labels = tuple(self.labels[i] for i in evidence.free.tolist())
         return smaller
 
     def with_ones(self, ones: int) -> "EnergyModel":

@@ -174,7 +174,7 @@ class WithOnes(EnergyModel):
         if not isinstance(model.domain, Binary):
             raise ValueError(f"with_ones needs a model of two values a site, got {model.domain}")
         self.domain = Subset(model.domain.dim, ones, model.domain.low, model.domain.high)
-        self.model, self.names = model, model.names
+        self.model, self.names, self.labels = model, model.names, model.labels
         self.chains = model.chains
         if (evidence := model._evidence()) is not None:
             self.evidence = evidence

@@ -217,8 +217,6 @@ class Factors(EnergyModel):
                 found.append(Factor(free, log[at]))
         smaller = Factors(found, [self.sizes[site] for site in place])
         smaller.domain = evidence.domain  # one-hot if this one is, also where two values are left
-        if self.labels is not None:
-            smaller.labels = tuple(self.labels[site] for site in place)
         return smaller
 
     def _codes(self, x: Tensor) -> Tensor:

@@ -188,9 +188,19 @@ class Convergence(NamedTuple):
     judged: bool = True  # False if there are too few draws, or one chain
 
 
-def entry_name(index: Iterable[Any], names: Sequence[str] | None) -> str:
-    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites."""
+def entry_name(
+    index: Iterable[Any],
+    names: Sequence[str] | None,
+    labels: Sequence[Sequence[str]] | None = None,
+) -> str:
+    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites.
+
+    With labels of the values it is `x[rain, heavy]`. The entry of a site of two values, 0 and 1,
+    has the label of the second.
+    """
     site, *value = map(int, index)
+    if labels is not None:
+        value = [labels[site][value[0] if value else 1]]
     return f"x[{', '.join(map(str, (names[site] if names else site, *value)))}]"
 
 

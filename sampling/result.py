@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.domain import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names")
+NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels")
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 SHOWN = 20  # rows of the table in a notebook
 
@@ -57,6 +58,7 @@ class SampleResult:
     adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
     names: tuple[str, ...] | None = None  # of the sites
     ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
+    labels: tuple[tuple[str, ...], ...] | None = None  # of the values of each site
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
@@ -142,6 +144,8 @@ class SampleResult:
     def summary(self, digits: int | None = 4) -> "pd.DataFrame":
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
+        A row is named by the site and, for one-hot states, the value: `x[rain, 1]`, or its label
+        where the model has some: `x[rain, heavy]`. Values that a site does not have get no row.
         Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note. The
         note is "stuck" for an entry that is constant within every chain and differs between them:
         its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
@@ -151,10 +155,12 @@ class SampleResult:
         """
         import pandas as pd
 
-        values = torch.cat((self.log_prob.unsqueeze(-1), self.draws.flatten(2)), -1)
+        exists = self._entries()
+        draws = self.draws.flatten(2)[..., torch.from_numpy(exists.ravel())]
+        values = torch.cat((self.log_prob.unsqueeze(-1), draws), -1)
         found = quantities(values.numpy())
         marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
-        entries = (entry_name(index, self.names) for index in np.ndindex(*self.draws.shape[2:]))
+        entries = (entry_name(index, self.names, self.labels) for index in np.argwhere(exists))
         frame = pd.DataFrame(found, index=["log_prob", *entries])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
@@ -163,6 +169,12 @@ class SampleResult:
             frame.loc[marked, "note"] = mark
             frame.attrs[mark] = list(frame.index[marked])
         return frame
+
+    def _entries(self) -> NDArray[np.bool_]:
+        """The entries of a state, `[*domain.shape]`, less values that a site does not have."""
+        if isinstance(self.domain, Mixed):
+            return self.domain.allowed(torch.arange(self.domain.dim)).numpy()
+        return np.ones(self.draws.shape[2:], bool)
 
     def save(self, file: str | Path) -> None:
         """Write the result to `file`, a NumPy archive (.npz) that `load` reads.
@@ -218,6 +230,8 @@ class SampleResult:
             about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
+        if about.get("labels") is not None:
+            about["labels"] = tuple(map(tuple, about["labels"]))
         return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))
 
 

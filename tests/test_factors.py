@@ -327,3 +327,34 @@ def test_pairs_of_spins_are_a_graph_with_the_same_law():
     theirs = graph(x) + graph(1 - x)
     torch.testing.assert_close(even - even[0], theirs - theirs[0], rtol=1e-4, atol=1e-5)
     assert model(odd).shape == (2,)
+
+
+def labelled(sizes, labels):
+    tables = [((i, i + 1), np.zeros((a, b))) for i, (a, b) in enumerate(itertools.pairwise(sizes))]
+    return lw.Factors(tables, sizes, names=["rain", "wet", "cold"], labels=labels)
+
+
+def test_a_summary_has_a_row_for_each_value_that_there_is_by_its_label(tmp_path):
+    mixed = labelled([2, 3, 2], [["no", "yes"], ["dry", "damp", "wet"], ["no", "yes"]])
+    rows = ["rain, no", "rain, yes", "wet, dry", "wet, damp", "wet, wet", "cold, no", "cold, yes"]
+    three = labelled([3] * 3, [["a", "b", 3]] * 3)
+    two = labelled([2] * 3, [["no", "yes"]] * 3)
+    expected = {
+        mixed: rows,
+        three: [f"{name}, {value}" for name in ("rain", "wet", "cold") for value in "ab3"],
+        two: ["rain, yes", "wet, yes", "cold, yes"],
+        mixed.given({"cold": "no"}): rows[:5],
+        mixed.given({"wet": "damp"}): [*rows[:2], *rows[5:]],
+        mixed.given(torch.tensor([[np.nan, np.nan, 0], [np.nan, np.nan, 1]])): rows[:5],
+        lw.Factors([((0, 1), np.zeros((2, 3)))]): ["0, 0", "0, 1", "1, 0", "1, 1", "1, 2"],
+    }
+    for number, (model, entries) in enumerate(expected.items()):
+        found = lw.sample(model, "gibbs", steps=20, diagnose=False)
+        table = found.summary()
+        assert list(table.index) == ["log_prob", *(f"x[{entry}]" for entry in entries)]
+        found.save(tmp_path / f"{number}.npz")
+        again = lw.SampleResult.load(tmp_path / f"{number}.npz").summary()
+        assert list(again.index) == list(table.index)
+    found = lw.sample(mixed, "gibbs", steps=200, diagnose=False)
+    frequency = float(found.draws[:, :, 1, 2].mean())
+    assert found.summary(None)["mean"]["x[wet, wet]"] == pytest.approx(frequency)
