@@ -203,8 +203,10 @@ class Factors(EnergyModel):
     def support_tables(self) -> list[SupportTable] | None:
         if type(self).forward is not Factors.forward:
             return None  # a subclass may define another target
-        tables = map(self.table, range(len(self.factors)))
-        return [(scope, log > -math.inf) for scope, log in tables if (log == -math.inf).any()]
+        zeros = (self.flat.detach() == -math.inf).nonzero().squeeze(1).cpu().numpy()
+        holders = np.unique(np.searchsorted(self._starts, zeros, side="right") - 1)
+        tables = map(self.table, holders.tolist())
+        return [(scope, log > -math.inf) for scope, log in tables]
 
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable are a constant, left out."""
