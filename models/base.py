@@ -133,9 +133,9 @@ class EnergyModel(nn.Module, ABC):
         )
 
         evidence = Evidence(self.domain, known, self.names, self._evidence())
-        require_possible(self, evidence)
         owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
+        require_possible(self, evidence)
         closed = self.restricted(evidence) if same and evidence.chains is None else None
         smaller = closed or Conditioned(self, evidence)
         smaller.chains = evidence.chains

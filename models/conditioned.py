@@ -107,7 +107,7 @@ def require_possible(model: EnergyModel, evidence: Evidence) -> None:
     tables = [pair for pair in model.support_tables() or () if known.issuperset(pair[0])]
     if not tables:
         return
-    codes = value_numbers(evidence.state, domain).numpy()  # [1 or chains, sites]
+    codes = value_numbers(evidence.state, domain).cpu().numpy()  # [1 or chains, sites]
     for scope, allowed in tables:
         for values in codes[:, scope]:
             if not allowed[tuple(values)]:
@@ -123,7 +123,7 @@ def value_numbers(x: Tensor, domain: Domain) -> Tensor:
     """The numbers of the sites' values, from 0, `[chains, sites]`."""
     if isinstance(domain, Categorical):
         return x.argmax(-1)
-    return (x == domain.values()[1]).long()
+    return (x == x.new_tensor(float(domain.values()[1]))).long()
 
 
 def widened(x: Tensor, like: Tensor) -> Tensor:

@@ -167,6 +167,14 @@ class Factors(EnergyModel):
             found[key] = labels.index(value)
         return super().given(found)
 
+    def support_tables(self) -> list[SupportTable] | None:
+        if type(self).forward is not Factors.forward:
+            return None  # a subclass may define another target
+        zeros = (self.flat.detach() == -math.inf).nonzero().squeeze(1).cpu().numpy()
+        holders = np.unique(np.searchsorted(self._starts, zeros, side="right") - 1)
+        tables = map(self.table, holders.tolist())
+        return [(scope, log > -math.inf) for scope, log in tables]
+
     def colours(self) -> Tensor:
         """Greedy; variables of one scope have different colours."""
         if self._colours is None:
@@ -199,14 +207,6 @@ class Factors(EnergyModel):
         scope, log = self.factors[f]
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
-
-    def support_tables(self) -> list[SupportTable] | None:
-        if type(self).forward is not Factors.forward:
-            return None  # a subclass may define another target
-        zeros = (self.flat.detach() == -math.inf).nonzero().squeeze(1).cpu().numpy()
-        holders = np.unique(np.searchsorted(self._starts, zeros, side="right") - 1)
-        tables = map(self.table, holders.tolist())
-        return [(scope, log > -math.inf) for scope, log in tables]
 
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable are a constant, left out."""

@@ -199,9 +199,10 @@ def entry_name(
     has the label of the second.
     """
     site, *value = map(int, index)
+    parts = [str(names[site] if names else site), *map(str, value)]
     if labels is not None:
-        value = [labels[site][value[0] if value else 1]]
-    return f"x[{', '.join(map(str, (names[site] if names else site, *value)))}]"
+        parts[1:] = [labels[site][value[0] if value else 1]]
+    return f"x[{', '.join(parts)}]"
 
 
 def verdict(
