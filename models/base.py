@@ -41,6 +41,7 @@ class EnergyModel(nn.Module, ABC):
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
     names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
+    labels: tuple[tuple[Hashable, ...], ...] | None = None  # of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     @abstractmethod
@@ -136,9 +137,9 @@ class EnergyModel(nn.Module, ABC):
         tensors = itertools.chain(self.parameters(), self.buffers())
         if (place := next(tensors, None)) is not None:
             evidence.to(place.device)
-        require_possible(self, evidence)
         owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
+        require_possible(self, evidence)
         closed = self.restricted(evidence) if same and evidence.chains is None else None
         smaller = closed or Conditioned(self, evidence)
         smaller.chains = evidence.chains
@@ -146,6 +147,8 @@ class EnergyModel(nn.Module, ABC):
         smaller.untrained = self.untrained
         if self.names is not None:
             smaller.names = tuple(self.names[i] for i in evidence.free.tolist())
+        if self.labels is not None:
+            smaller.labels = tuple(self.labels[i] for i in evidence.free.tolist())
         return smaller
 
     def with_ones(self, ones: int) -> "EnergyModel":

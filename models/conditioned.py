@@ -8,6 +8,7 @@ any other model is evaluated at the completed states.
 """
 
 from collections.abc import Hashable, Mapping
+from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
@@ -60,7 +61,8 @@ class Evidence(nn.Module):
                 state[:, list(found)] = numbers.to(state.dtype)
         free = (~is_known).nonzero().squeeze(1)
         self.domain = domain.of_sites(free.tolist(), state[:, is_known])
-        state[:, free] = self.domain.uniform(rows, Generator().manual_seed(0)).to(state)
+        uniform = self.domain.uniform(rows, Generator().manual_seed(0)).to(state)
+        state[:, free] = widened(uniform, state)
         domain.check(state)
         self.before = before
         for name, value in {
@@ -87,7 +89,7 @@ class Evidence(nn.Module):
     def _filled(self, x: Tensor) -> Tensor:
         state = self.state.to(x).unsqueeze(1)
         state = state.expand(-1, len(x) // len(state), *state.shape[2:]).flatten(0, 1)
-        return state.index_copy(1, self.free, x)
+        return state.index_copy(1, self.free, widened(x, self.state))
 
     def complete(self, x: Tensor) -> Tensor:
         """The states of the model before all conditioning, `[n, *shape]`.
@@ -105,7 +107,7 @@ def require_possible(model: EnergyModel, evidence: Evidence) -> None:
     tables = [pair for pair in model.support_tables() or () if known.issuperset(pair[0])]
     if not tables:
         return
-    codes = value_numbers(evidence.state, domain).numpy()  # [1 or chains, sites]
+    codes = value_numbers(evidence.state, domain).cpu().numpy()  # [1 or chains, sites]
     for scope, allowed in tables:
         for values in codes[:, scope]:
             if not allowed[tuple(values)]:
@@ -121,7 +123,14 @@ def value_numbers(x: Tensor, domain: Domain) -> Tensor:
     """The numbers of the sites' values, from 0, `[chains, sites]`."""
     if isinstance(domain, Categorical):
         return x.argmax(-1)
-    return (x == domain.values()[1]).long()
+    return (x == x.new_tensor(float(domain.values()[1]))).long()
+
+
+def widened(x: Tensor, like: Tensor) -> Tensor:
+    """One-hot values with zeros for those that only the sites of the states `like` have."""
+    if like.ndim < 3 or x.shape[-1] == like.shape[-1]:
+        return x
+    return torch.nn.functional.pad(x, (0, like.shape[-1] - x.shape[-1]))
 
 
 def _by_site(
@@ -148,13 +157,20 @@ def _by_site(
     for key, value in values.items():
         if (site := index.get(key, key)) in found:
             raise ValueError(f"site {site} is known twice, the second time as {key!r}")
-        found[site] = torch.tensor(float(value), dtype=torch.float64)
-    for site in found:
         if not isinstance(site, Integral) or int(site) not in range(domain.dim):
             kinds = "a name or " if names else ""
+            near = get_close_matches(str(site), map(str, names or ()), 1)
             raise ValueError(
                 f"a known site must be {kinds}a number from 0 to {domain.dim - 1}, got {site!r}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
             )
+        try:
+            found[site] = torch.tensor(float(value), dtype=torch.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the known value of {key!r} must be a number, got {value!r}; the values of this "
+                "model have no labels"
+            ) from error
     return found
 
 
@@ -166,7 +182,7 @@ class WithOnes(EnergyModel):
         if not isinstance(model.domain, Binary):
             raise ValueError(f"with_ones needs a model of two values a site, got {model.domain}")
         self.domain = Subset(model.domain.dim, ones, model.domain.low, model.domain.high)
-        self.model, self.names = model, model.names
+        self.model, self.names, self.labels = model, model.names, model.labels
         self.chains = model.chains
         if (evidence := model._evidence()) is not None:
             self.evidence = evidence
@@ -198,7 +214,13 @@ class Conditioned(EnergyModel):
         return self.model.log_prob(self.evidence.inside(x))
 
     def _of_free(self, grad: Tensor) -> Tensor:
-        return grad.index_select(1, self.evidence.free)
+        return self._narrowed(grad.index_select(1, self.evidence.free))
+
+    def _narrowed(self, values: Tensor) -> Tensor:
+        """Numbers by value, `[..., values]`, of the values that free sites may have."""
+        if isinstance(self.domain, Categorical):
+            return values[..., : self.domain.num_values]
+        return values
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         log_prob, grad = self.model.log_prob_and_grad(self.evidence.inside(x))
@@ -217,6 +239,7 @@ class Conditioned(EnergyModel):
         return self.model.cache(self.evidence.inside(x))
 
     def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        new = widened(new, self.evidence.state)
         return self.model.moved(cache, self.evidence.inside(x), self._sites(sites), new)
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
@@ -230,7 +253,7 @@ class Conditioned(EnergyModel):
             return self.evaluate_with_cache(y)
         moves = self.domain.moves
         site = index.div(moves, rounding_mode="floor")
-        index = self.evidence.free[site] * moves + index.remainder(moves)
+        index = self.evidence.free[site] * self.model.domain.moves + index.remainder(moves)
         x, y = self.evidence.inside(x), self.evidence.inside(y)
         log_prob, grad, cache = self.model.evaluate_flipped(cache, x, y, index)
         return log_prob, self._of_free(grad), cache
@@ -241,7 +264,8 @@ class Conditioned(EnergyModel):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         if isinstance(self.domain, Subset):
             return super().differences(x, cache, sites)
-        return self.model.differences(self.evidence.inside(x), cache, self._sites(sites))
+        inside = self.evidence.inside(x)
+        return self._narrowed(self.model.differences(inside, cache, self._sites(sites)))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self.model.log_odds(self.evidence.inside(x), cache, self._sites(sites))
@@ -250,8 +274,9 @@ class Conditioned(EnergyModel):
         return self.model.conditional(self.evidence.inside(x), cache, self._sites(sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        inside = self.evidence.inside(x)
+        inside, patterns = self.evidence.inside(x), widened(patterns, self.evidence.state)
         return self.model.block_log_probs(inside, cache, self._sites(sites), patterns)
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
-        return self.model.site_log_probs(self.evidence.inside(x), cache, self._sites(site))
+        inside = self.evidence.inside(x)
+        return self._narrowed(self.model.site_log_probs(inside, cache, self._sites(site)))

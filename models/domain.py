@@ -445,7 +445,7 @@ class Mixed(Categorical):
             object.__setattr__(self, name, value)
 
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:
-        return Mixed(tuple(self.sizes[site] for site in sites), num_values=self.num_values)
+        return Mixed(tuple(self.sizes[site] for site in sites))
 
     def _sizes(self) -> tuple[int, ...]:
         return tuple(self.sizes)

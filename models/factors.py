@@ -134,8 +134,10 @@ class Factors(EnergyModel):
         """Beta times the logarithms of the tables of a Bayesian or Markov network of pgmpy.
 
         Its variables become `names` and their states `labels`. Those of one state are left out.
-        Raises ValueError if two tables list the states of a variable differently.
+        Raises ValueError for a network that pgmpy's `check_model` refuses, such as one that lacks a
+        table, and if two tables list the states of a variable differently.
         """
+        _require_complete(network)
         bayesian = hasattr(network, "get_cpds")
         tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
         states: dict[Any, list[Any]] = {}
@@ -145,6 +147,8 @@ class Factors(EnergyModel):
                     f"the states of {name!r} are {states[name]} in one table and {found} in "
                     "another; give them in one order"
                 )
+        if missing := [name for name in network.nodes() if name not in states]:
+            raise ValueError(f"the network has no table for {', '.join(map(repr, missing))}")
         names = [name for name, found in states.items() if len(found) > 1]
         place = {name: i for i, name in enumerate(names)}
         factors = []
@@ -179,6 +183,14 @@ class Factors(EnergyModel):
                 raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
             found[key] = labels.index(value)
         return super().given(found)
+
+    def support_tables(self) -> list[SupportTable] | None:
+        if type(self).forward is not Factors.forward:
+            return None  # a subclass may define another target
+        zeros = (self.flat.detach() == -math.inf).nonzero().squeeze(1).cpu().numpy()
+        holders = np.unique(np.searchsorted(self._starts, zeros, side="right") - 1)
+        tables = map(self.table, holders.tolist())
+        return [(scope, log > -math.inf) for scope, log in tables]
 
     def colours(self) -> Tensor:
         """Greedy; variables of one scope have different colours."""
@@ -224,12 +236,6 @@ class Factors(EnergyModel):
         made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
         return made.to(self.flat.device)
 
-    def support_tables(self) -> list[SupportTable] | None:
-        if type(self).forward is not Factors.forward:
-            return None  # a subclass may define another target
-        tables = map(self.table, range(len(self.factors)))
-        return [(scope, log > -math.inf) for scope, log in tables if (log == -math.inf).any()]
-
     def restricted(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable make one number."""
         codes = self._codes(evidence.state)[0].tolist()
@@ -248,8 +254,6 @@ class Factors(EnergyModel):
         smaller.to(self.flat)  # then again the tables, which were in single precision
         smaller.flat.data = torch.from_numpy(np.concatenate([*logs, [0.0]])).to(self.flat)
         smaller.domain = evidence.domain  # one-hot if this one is, also where two values are left
-        if self.labels is not None:
-            smaller.labels = tuple(self.labels[site] for site in place)
         return smaller
 
     def _codes(self, x: Tensor) -> Tensor:
@@ -365,6 +369,19 @@ def _others(sites: Iterable[int], block: dict[int, None], count: int) -> dict[in
         if len(more) == count:
             break
     return more
+
+
+def _require_complete(network: Any) -> None:
+    """Raise ValueError for what `check_model` of a pgmpy network refuses, or without variables."""
+    try:
+        valid = network.check_model()
+    except ValueError as error:
+        raise ValueError(f"pgmpy refuses this {type(network).__name__}: {error}") from error
+    if not valid or not network.nodes():
+        raise ValueError(
+            f"pgmpy refuses this {type(network).__name__}: it has no variables, or its tables do "
+            "not fit them"
+        )
 
 
 def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:

@@ -132,20 +132,32 @@ class Graph(EnergyModel):
         """The nodes and edges of a networkx graph, with these attributes as weights and fields.
 
         Edges without the attribute weigh `default`, nodes without it have no field. The edges of a
-        directed graph are taken without their directions. The nodes become `names`.
+        directed graph are taken without their directions. The nodes become `names`. Raises
+        ValueError for an attribute that is not a number, such as text that a file does not declare.
         """
         index = {node: i for i, node in enumerate(graph.nodes)}
         edges = [(index[one], index[other]) for one, other in graph.edges()]
-        weights = [each for *_, each in graph.edges(data=weight, default=default)]
-        fields = [each for _, each in graph.nodes(data=bias, default=0.0)]
+        weights = [
+            _as_number(each, f"the {weight!r} of the edge {one!r} - {other!r}")
+            for one, other, each in graph.edges(data=weight, default=default)
+        ]
+        fields = [
+            _as_number(each, f"the {bias!r} of the node {node!r}")
+            for node, each in graph.nodes(data=bias, default=0.0)
+        ]
         return cls(edges, weights, fields, len(index), names=index)
 
     @classmethod
     def from_bqm(cls, bqm: Any, beta: float = 1.0) -> "Graph":
         """The model log pi = -beta E of a `dimod.BinaryQuadraticModel`, of spins or of {0, 1}.
 
-        The variables become `names`.
+        The variables become `names`. Raises ValueError for a model of another kind.
         """
+        if not hasattr(bqm, "change_vartype") or not hasattr(bqm, "to_numpy_vectors"):
+            raise ValueError(
+                "the model must be a dimod.BinaryQuadraticModel, got "
+                f"{type(bqm).__name__}; {_TO_BQM.get(type(bqm).__name__, 'make one of it')}"
+            )
         bqm = bqm.change_vartype("SPIN", inplace=False)
         found = bqm.to_numpy_vectors(return_labels=True)
         fields, (rows, columns, weights), offset, labels = found
@@ -311,6 +323,24 @@ class Graph(EnergyModel):
         inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) / 2
         field, spins = self.log_odds(x, cache, sites) / 2, spins_of(x.index_select(1, sites))
         return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))
+
+
+_TO_BQM = {  # what turns other models of dimod into a binary quadratic one
+    "dict": "dimod.BinaryQuadraticModel.from_qubo(Q) or .from_ising(h, J) makes one",
+    "tuple": "dimod.BinaryQuadraticModel.from_ising(h, J) makes one",
+    "ConstrainedQuadraticModel": "dimod.cqm_to_bqm makes one, with penalties for constraints",
+    "DiscreteQuadraticModel": "Factors takes tables of variables with several values",
+    "QuadraticModel": "variables other than of two values are not served",
+}
+
+
+def _as_number(value: Any, what: str) -> float:
+    if isinstance(value, str | bytes):
+        raise ValueError(f"{what} must be a number, got the text {value!r}; convert it with float")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} must be a number, got {value!r}") from error
 
 
 def _sites(pairs: Tensor, bias: Tensor, sites: int | None) -> int:

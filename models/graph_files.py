@@ -5,13 +5,17 @@ COO    "i j value" a line, with sites from 0; "i i value" is linear. A line "# v
        that the energy is one of x in {0, 1}, otherwise of spins.
 UAI    tables of a Markov or Bayesian network, of the UAI inference competitions.
 BIF    a Bayesian network with names, `*.bif`; read by pgmpy.
+dimod  a binary quadratic model with names, `*.bqm` or `*.json`; read by dimod.
 
-Gset and COO give an energy E = sum J_ij s_i s_j + sum h_i s_i, and log pi = -beta E. The lowest
-energies of a graph of Gset are its largest cuts. UAI and BIF files give log pi, times beta: a
-`Factors`, or a `Graph` for a UAI file of positive tables of one or two variables of two values.
+Gset, COO and dimod give an energy E = sum J_ij s_i s_j + sum h_i s_i, and log pi = -beta E. The
+lowest energies of a graph of Gset are its largest cuts. UAI and BIF files give log pi, times beta:
+a `Factors`, or a `Graph` for a UAI file of positive tables of one or two variables of two values.
 """
 
+import json
 import re
+import struct
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -51,32 +55,116 @@ def regular_graph(dim: int, degree: int, coupling: float, seed: int = 0) -> Grap
 
 
 def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
-    """The graph of a Gset, COO or UAI file, or the tables of a UAI or BIF file.
+    """The graph of a Gset, COO, UAI or dimod file, or the tables of a UAI or BIF file.
 
-    They are told apart by their text, BIF by the name. Raises ValueError for a file of another
-    format.
+    BIF and dimod's files are told by their names (`.bif`, `.bqm`, `.json`), others by their text.
+    Raises ValueError for a file of another format, one that ends early, and one whose numbers are
+    not those that it declares; ImportError if the library that reads it is missing.
     """
-    if Path(file).suffix == ".bif":
+    suffix = Path(file).suffix.lower()
+    if suffix == ".bif":
         return Factors.from_bif(file, beta)
-    text = Path(file).read_text()
+    if suffix in (".bqm", ".json"):
+        return _read_bqm(file, beta)
+    text = _read_text(file)
     if re.match(r"\s*(MARKOV|BAYES)\b", text):
         return _of_tables(*read_tables(file), beta)
     lines = [line for line in text.splitlines() if re.match(r"\s*[^\s#]", line)]
     try:
         numbers = [[float(word) for word in line.split()] for line in lines]
         first, rest = len(numbers[0]), numbers[1:]
-        if first == 2 and all(len(row) in (2, 3) for row in rest) and len(rest) == numbers[0][1]:
+        if first == 2 and all(len(row) in (2, 3) for row in rest):
+            _require_declared(len(rest), numbers[0][1], "edges")
             edges = _sites_of(np.array([row[:2] for row in rest]).reshape(-1, 2)) - 1
             weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rest])
             return Graph(edges, -beta * weights, sites=int(numbers[0][0]))
         if all(len(row) == 3 for row in numbers):
-            return _of_coo(np.array(numbers), beta, "BINARY" in text)
+            return _of_coo(np.array(numbers), beta, _vartype(text) == "BINARY")
     except (ValueError, IndexError) as error:
         raise ValueError(f"{file}: {error}; it must be a Gset, COO or UAI file") from error
     raise ValueError(
         f"{file} must begin with MARKOV or BAYES (UAI), with a line of two numbers, the sites and "
         "the number of lines that follow (Gset), or have three numbers in each line (COO)"
     )
+
+
+def read_evidence(file: str | Path) -> dict[int, int]:
+    """The known values of a UAI evidence file, by variable, for `given`.
+
+    The file has the number of known variables, then pairs of a variable and its value. A leading 1,
+    the number of samples in older files, is left out. Raises ValueError for any other file.
+    """
+    words = _read_text(file).split()
+    try:
+        numbers = [int(word) for word in words]
+    except ValueError as error:
+        raise ValueError(f"{file} is not UAI evidence: {error}") from error
+    if len(numbers) % 2 == 0 and numbers[:1] == [1]:
+        numbers = numbers[1:]
+    if not numbers or len(numbers) != 1 + 2 * numbers[0]:
+        raise ValueError(
+            f"{file} is not UAI evidence: it must hold the number of known variables and a pair of "
+            f"numbers, variable and value, for each, got {len(words)} numbers that begin with "
+            f"{' '.join(words[:3]) or 'nothing'}"
+        )
+    known: dict[int, int] = {}
+    for variable, value in zip(numbers[1::2], numbers[2::2], strict=True):
+        if known.setdefault(variable, value) != value:
+            raise ValueError(
+                f"{file} gives variable {variable} the values {known[variable]} and {value}"
+            )
+    return known
+
+
+def _read_text(file: str | Path) -> str:
+    """Raises ValueError for an empty file, and for one that is not text."""
+    try:
+        text = Path(file).read_text()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{file} is not a text file; it must be a Gset, COO or UAI file"
+        ) from error
+    if not text.strip():
+        raise ValueError(f"{file} is empty; it must be a Gset, COO or UAI file")
+    return text
+
+
+def _read_bqm(file: str | Path, beta: float) -> Graph:
+    """The binary quadratic model that dimod wrote as `.bqm` or as JSON."""
+    try:
+        from dimod import BinaryQuadraticModel  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ImportError(f"{file}: such a file is read by dimod; pip install dimod") from error
+    try:
+        if Path(file).suffix.lower() == ".bqm":
+            with Path(file).open("rb") as opened:
+                bqm = BinaryQuadraticModel.from_file(opened)
+        else:
+            bqm = BinaryQuadraticModel.from_serializable(json.loads(_read_text(file)))
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, struct.error) as error:
+        raise ValueError(
+            f"{file} is not a binary quadratic model that dimod wrote ({error})"
+        ) from error
+    return Graph.from_bqm(bqm, beta)
+
+
+def _vartype(text: str) -> str:
+    """SPIN or BINARY, as the header of a COO file says; SPIN without a header.
+
+    dimod writes `# vartype=SPIN`. Raises ValueError for another word, and for two that differ.
+    """
+    found = set(re.findall(r"^[ \t\f]*#.*?vartype[:=][ \t]*(\S*)", text, re.MULTILINE))
+    if not found <= {"SPIN", "BINARY"} or len(found) > 1:
+        raise ValueError(
+            f"the header must say vartype=SPIN or vartype=BINARY, got {' and '.join(sorted(found))}"
+        )
+    return found.pop() if found else "SPIN"
+
+
+def _require_declared(count: int, declared: float, what: str) -> None:
+    """Raise ValueError unless a file has as many lines or numbers as it declares."""
+    if count != declared:
+        raise ValueError(f"it declares {declared:g} {what} and has {count}")
 
 
 def _sites_of(pairs: NDArray) -> NDArray[np.int64]:
@@ -101,8 +189,12 @@ def _of_coo(rows: NDArray, beta: float, binary: bool) -> Graph:
 
 
 def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
-    """The numbers of values of all variables, and the tables of a UAI file."""
-    words = iter(Path(file).read_text().split()[1:])
+    """The numbers of values of all variables, and the tables of a UAI file.
+
+    Raises ValueError for a file that ends early, goes on after its tables, or has tables of another
+    size than their variables, negative entries or NaN.
+    """
+    words = iter(_read_text(file).split()[1:])
     try:
         values = [int(next(words)) for _ in range(int(next(words)))]
         scopes = [
@@ -112,11 +204,27 @@ def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
         tables = []
         for scope in scopes:
             shape = [values[i] for i in scope]
-            entries = [float(next(words)) for _ in range(int(next(words)))]
+            declared = int(next(words))
+            if declared != prod(shape):
+                raise ValueError(
+                    f"a table of the variables {list(scope)} has {prod(shape)} entries, and it "
+                    f"declares {declared}"
+                )
+            entries = np.array([float(next(words)) for _ in range(declared)])
+            if not (entries >= 0).all() or np.isinf(entries).any():
+                raise ValueError(f"the table of the variables {list(scope)} has invalid entries")
             with np.errstate(divide="ignore"):
-                tables.append(Factor(scope, np.log(np.array(entries).reshape(shape))))
-    except (StopIteration, IndexError, ValueError) as error:
-        raise ValueError(f"{file} is no complete UAI file ({error or 'it ends early'})") from error
+                tables.append(Factor(scope, np.log(entries.reshape(shape))))
+        if more := len(list(words)):
+            raise ValueError(f"{more} numbers follow its {len(tables)} tables")
+    except StopIteration as error:
+        raise ValueError(f"{file} is no complete UAI file: it ends early") from error
+    except IndexError as error:
+        raise ValueError(
+            f"{file} is no complete UAI file: a scope has a variable that it does not declare"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{file} is no complete UAI file: {error}") from error
     return values, tables
 
 

@@ -232,10 +232,21 @@ class Convergence(NamedTuple):
     judged: bool = True  # False if draws cannot tell: too few, one chain, or starts too alike
 
 
-def entry_name(index: Iterable[Any], names: Sequence[str] | None) -> str:
-    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites."""
+def entry_name(
+    index: Iterable[Any],
+    names: Sequence[str] | None,
+    labels: Sequence[Sequence[str]] | None = None,
+) -> str:
+    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites.
+
+    With labels of the values it is `x[rain, heavy]`. The entry of a site of two values, 0 and 1,
+    has the label of the second.
+    """
     site, *value = map(int, index)
-    return f"x[{', '.join(map(str, (names[site] if names else site, *value)))}]"
+    parts = [str(names[site] if names else site), *map(str, value)]
+    if labels is not None:
+        parts[1:] = [labels[site][value[0] if value else 1]]
+    return f"x[{', '.join(parts)}]"
 
 
 def verdict(

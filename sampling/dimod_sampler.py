@@ -1,5 +1,7 @@
 """Samplers of this library as a `dimod.Sampler`, for QUBOs and Ising problems. Needs dimod."""
 
+import secrets
+from math import ceil
 from typing import Any
 
 import dimod
@@ -43,23 +45,23 @@ class DimodSampler(dimod.Sampler):
         chains: int = 20,
         burn_in: int = 100,
         thin: int = 1,
-        seed: int = 0,
+        seed: int | None = None,
         diagnose: bool = False,
         **unknown: Any,
     ) -> dimod.SampleSet:
         """Reads of several chains, with energies by dimod.
 
-        `num_reads` is a multiple of `chains`; `thin` steps lead from a read to the next one of its
-        chain. `info` has the acceptance, the seconds, and what `latticework.sample` says of the
-        convergence (in `diagnose`, also as a warning). Raises ValueError for numbers that do not
-        fit, and UnsupportedModelError for a sampler that does not serve graphs.
+        `thin` steps lead from a read to the next one of its chain. Where chains do not share the
+        reads equally, the last ones have one less, and there are no more chains than reads. Without
+        a seed, the reads of each call are new. `info` has the seed that was used, the acceptance,
+        the seconds, and what `latticework.sample` says of the convergence (in `diagnose`, also as a
+        warning). Raises ValueError for numbers that do not fit, and UnsupportedModelError for a
+        sampler that does not serve graphs.
         """
         self.remove_unknown_kwargs(**unknown)
         require_count(num_reads=num_reads, chains=chains)
-        if num_reads % chains:
-            raise ValueError(
-                f"num_reads must be a multiple of the {chains} chains, got {num_reads}"
-            )
+        chains = min(chains, num_reads)
+        seed = secrets.randbits(63) if seed is None else seed
         if not bqm.num_variables:
             return dimod.SampleSet.from_samples_bqm(np.empty((num_reads, 0), np.int8), bqm)
         graph = Graph.from_bqm(bqm, self.beta if beta is None else beta)
@@ -67,16 +69,19 @@ class DimodSampler(dimod.Sampler):
             graph,
             self.sampler,
             chains=chains,
-            steps=num_reads // chains * thin,
+            steps=ceil(num_reads / chains) * thin,
             burn_in=burn_in,
             thin=thin,
             seed=seed,
             engine=self.engine,
             diagnose=diagnose,
         )
-        x = result.draws.flatten(0, 1).numpy().astype(np.int8)
+        reads = num_reads // chains + (np.arange(chains) < num_reads % chains)  # of each chain
+        read = np.arange(result.draws.shape[1]) < reads[:, None]
+        x = result.draws.numpy()[read].astype(np.int8)
         states = x if bqm.vartype is dimod.BINARY else 2 * x - 1
         info = {
+            "seed": seed,
             "acceptance": float(result.acceptance.mean()),
             "seconds": result.seconds,
             "converged": result.converged,

@@ -83,7 +83,10 @@ def enumerated(model: EnergyModel) -> Exact:
         total = total * shrink + weight.sum()
         weighted = weighted * shrink + weight @ x.double().cpu().flatten(1)
     if largest == -torch.inf:
-        raise ValueError(f"no state of {domain} has a positive probability")
+        known = " given the known values, so the evidence is impossible" * hasattr(
+            model, "evidence"
+        )
+        raise ValueError(f"no state of {domain} has a positive probability{known}")
     return Exact(largest + total.log(), (weighted / total).view(domain.shape))
 
 

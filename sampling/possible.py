@@ -133,7 +133,7 @@ class Search:
                 self._neighbours[variable].update(other for other in scope if other != variable)
         self._ranks: list[int] | None = None
         self._queue = dict.fromkeys(range(len(self._tables)))
-        self.possible = all(
+        self.possible = all(allowed.any() for _, allowed in constraints.tables) and all(
             self._restrict(variable, 1 << value) for variable, value in constraints.known.items()
         )
         self.possible = self.possible and self._propagate()

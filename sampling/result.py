@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "caveat")
+NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 SHOWN = 20  # rows of the table in a notebook
 AT_ONCE = 2**16  # draws that a function of x is given together
@@ -81,6 +81,7 @@ class SampleResult:
     adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
     names: tuple[str, ...] | None = None  # of the sites
     ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
+    labels: tuple[tuple[str, ...], ...] | None = None  # of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
 
     def __repr__(self) -> str:
@@ -181,8 +182,10 @@ class SampleResult:
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
         `of` has functions of x by name (as `verdict(of=...)`), whose values take the place of the
-        entries. Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and
-        note. `mcse_mean` has a floor for values that are visited one to four times. The
+        entries. A row is named by the site and, for one-hot states, the value: `x[rain, 1]`, or its
+        label where the model has some: `x[rain, heavy]`. Values that a site does not have get no
+        row. Columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat (Vehtari et al. 2021) and note.
+        `mcse_mean` has a floor for values that are visited one to four times. The
         note is "stuck" for an entry that is constant within every chain and differs between them:
         its R-hat is infinite. It is "constant" for an entry that is the same in all draws, which
         has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
@@ -192,8 +195,9 @@ class SampleResult:
         import pandas as pd
 
         if of is None:
-            values = self.draws.flatten(2).numpy()
-            names = [entry_name(i, self.names) for i in np.ndindex(*self.draws.shape[2:])]
+            exists = self._entries()
+            values = self.draws.flatten(2)[..., torch.from_numpy(exists.ravel())].numpy()
+            names = [entry_name(i, self.names, self.labels) for i in np.argwhere(exists)]
         else:
             values, names = function_values(self.draws, of)
         first, others = quantities(self.log_prob.unsqueeze(-1).numpy()), quantities(values)
@@ -207,6 +211,12 @@ class SampleResult:
             frame.loc[marked, "note"] = mark
             frame.attrs[mark] = list(frame.index[marked])
         return frame
+
+    def _entries(self) -> NDArray[np.bool_]:
+        """The entries of a state, `[*domain.shape]`, less values that a site does not have."""
+        if isinstance(self.domain, Mixed):
+            return self.domain.allowed(torch.arange(self.domain.dim)).numpy()
+        return np.ones(self.draws.shape[2:], bool)
 
     def save(self, file: str | Path) -> None:
         """Write the result to `file`, a NumPy archive (.npz) that `load` reads.
@@ -262,6 +272,8 @@ class SampleResult:
             about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
+        if about.get("labels") is not None:
+            about["labels"] = tuple(map(tuple, about["labels"]))
         return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))
 
 

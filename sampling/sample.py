@@ -212,6 +212,7 @@ def sample(
         adapted=found,
         names=named,
         caveat=caveat,
+        labels=_labels(model),
     )
     if diagnose and (told := _invalid(result, invalid, steps * len(x))):
         _warn(told)
@@ -394,6 +395,13 @@ def _invalid(result: SampleResult, invalid: int, steps: int) -> str:
         "did not move there, so such states are never drawn; mend the target, or give -inf where "
         "states are impossible"
     )
+
+
+def _labels(model: EnergyModel) -> tuple[tuple[str, ...], ...] | None:
+    """The labels of the values of each site as words, where the model has some."""
+    if model.labels is None:
+        return None
+    return tuple(tuple(map(str, values)) for values in model.labels)
 
 
 def _equal_starts(x: Tensor) -> str:

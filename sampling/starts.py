@@ -87,7 +87,7 @@ def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
         if not found or model.chains is not None:  # then chains have evidence of their own
             constraints = constraints_of(model, row)
             assert constraints is not None
-            search = Search(constraints, order)
+            search, sites = Search(constraints, order), constraints.sites
         try:
             values = search.find_state()
         except TimeoutError as error:
@@ -98,7 +98,7 @@ def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
             ) from error
         if values is None:
             raise NoStateError(_no_state(model, row))
-        found.append([values[variable] for variable in constraints.sites])
+        found.append([values[variable] for variable in sites])
     return _states(torch.tensor(found), model.domain)
 
 

@@ -177,3 +177,25 @@ def test_sampling_given_a_part_of_an_image():
     error = found.std(0) / len(found) ** 0.5
     assert ((found.mean(0) - mean).abs() < 5 * error).all()
     assert (smaller.complete(result.draws.flatten(0, 1))[:, 1] == 1).all()
+
+
+@pytest.mark.parametrize("per_chain", [False, True])
+def test_states_are_as_wide_as_the_free_sites_need(per_chain):
+    """The widest site is known, so that states are narrower and samplers propose nothing more."""
+    domain = lw.Mixed([2, 5, 3])
+    model = Asymmetric(domain, scale=0.5)
+    known = torch.tensor([torch.nan, 4.0, torch.nan])
+    smaller = model.given(known.expand(4, 3) if per_chain else known)
+    assert smaller.domain == lw.Mixed([2, 3])
+    assert smaller.domain.num_values == 3
+    x = smaller.domain.uniform(4, Generator().manual_seed(0))
+    whole = smaller.complete(x)
+    domain.check(whole)
+    assert (whole[:, 1, 4] == 1).all()
+    torch.testing.assert_close(smaller.log_prob(x), model.log_prob(whole))
+    twice = smaller.given({1: 2})
+    assert twice.domain == lw.Mixed([2])
+    domain.check(twice.complete(twice.domain.uniform(4, Generator().manual_seed(0))))
+    for name in ("gibbs", "gibbs(sites=2)", "dmala", "gwg", "random_walk", "locally_balanced"):
+        found = lw.sample(smaller, name, chains=4, steps=5, diagnose=False)
+        domain.check(smaller.complete(found.draws.flatten(0, 1)))

@@ -42,7 +42,7 @@ def test_reads_have_the_law_of_the_temperature(bqm, kind, name):
     by_chain = reads.record.energy.reshape(2000, -1).mean(1)
     assert abs(by_chain.mean() - mean) < 5 * by_chain.std() / 2000**0.5
     assert abs(reads.record.energy.mean() - every.record.energy.mean()) > 0.2  # control
-    assert set(reads.info) == {"acceptance", "seconds", "converged", "verdict"}
+    assert set(reads.info) == {"acceptance", "seconds", "converged", "verdict", "seed"}
 
 
 def test_qubos_and_ising_problems():
@@ -64,8 +64,30 @@ def test_reads_belong_to_their_variables():
         assert reads.first.sample == {first: 1, second: 0}
 
 
-def test_reads_that_chains_cannot_share_are_refused(bqm):
-    with pytest.raises(ValueError, match="chains must be an integer of at least 1"):
-        lw.DimodSampler().sample(bqm, chains=0)
-    with pytest.raises(ValueError, match="multiple of the 20 chains, got 30"):
-        lw.DimodSampler().sample(bqm, num_reads=30)
+@pytest.mark.parametrize("count", [1, 19, 20, 30, 47])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_any_number_of_reads(bqm, count, seed):
+    reads = lw.DimodSampler(engine="eager").sample(bqm, num_reads=count, seed=seed, thin=2)
+    assert len(reads) == count
+    testing.assert_response_energies(reads, bqm)
+
+
+def test_reads_that_do_not_fill_all_chains_are_the_first_of_those_that_do(bqm):
+    sampler = lw.DimodSampler(engine="eager")
+    few, all_ = (sampler.sample(bqm, num_reads=count, chains=4, seed=3) for count in (10, 12))
+    kept = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10]  # three of two chains, two of the others
+    assert np.array_equal(few.record.sample, all_.record.sample[kept])
+
+
+def test_reads_are_new_without_a_seed_and_the_same_with_one(bqm):
+    sampler = lw.DimodSampler(engine="eager")
+    first, second = (sampler.sample(bqm, num_reads=200) for _ in range(2))
+    assert not np.array_equal(first.record.sample, second.record.sample)
+    again = sampler.sample(bqm, num_reads=200, seed=second.info["seed"])
+    assert np.array_equal(again.record.sample, second.record.sample)
+
+
+def test_numbers_that_are_not_counts_are_refused(bqm):
+    for words in ({"chains": 0}, {"num_reads": 0}, {"num_reads": 2.5}):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
+            lw.DimodSampler().sample(bqm, **words)

@@ -209,6 +209,12 @@ probability ( Grass | Rain, Sprinkler ) {
 class Network:
     """As pgmpy gives it: a variable of one state, and tables whose axes are not in its order."""
 
+    def check_model(self):
+        return True
+
+    def nodes(self):
+        return ["b", "a", "one"]
+
     def get_cpds(self):
         states = {"a": ["no", "yes"], "b": ["x", "y", "z"], "one": ["only"]}
         pair = np.array([[[0.2, 0.5]], [[0.3, 0.5]], [[0.5, 0.0]]])
@@ -245,8 +251,76 @@ def test_tables_that_list_states_in_two_orders_are_refused():
         SimpleNamespace(variables=["a"], values=np.ones(2), state_names=states)
         for states in (yes, no)
     ]
+    network = SimpleNamespace(factors=tables, check_model=lambda: True, nodes=lambda: ["a"])
     with pytest.raises(ValueError, match="the states of 'a' are .*'no'. in one table and .*'yes'"):
-        lw.Factors.from_pgmpy(SimpleNamespace(factors=tables))
+        lw.Factors.from_pgmpy(network)
+
+
+def table_of(models, name, rows, parents=(), **more):
+    size = len(rows)
+    evidence = {"evidence": list(parents), "evidence_card": [2] * len(parents)} if parents else {}
+    return models.TabularCPD(name, size, rows, **evidence, **more)
+
+
+def test_networks_that_pgmpy_refuses_are_refused():
+    pytest.importorskip("pgmpy")
+    from pgmpy.factors import discrete
+    from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork
+
+    a = table_of(discrete, "a", [[0.4], [0.6]])
+    b = table_of(discrete, "b", [[0.1, 0.2], [0.9, 0.8]], ["a"])
+    wrong = table_of(discrete, "b", [[0.1, 0.2], [0.9, 0.1]], ["a"])
+    whole = DiscreteBayesianNetwork([("a", "b")])
+    whole.add_cpds(a, b)
+    assert lw.Factors.from_pgmpy(whole).names == ("a", "b")
+
+    without = DiscreteBayesianNetwork([("a", "b")])
+    without.add_cpds(b)
+    with pytest.raises(ValueError, match="pgmpy refuses this .*Network: No CPD associated with a"):
+        lw.Factors.from_pgmpy(without)
+    sums = DiscreteBayesianNetwork([("a", "b")])
+    sums.add_cpds(a, wrong)
+    with pytest.raises(ValueError, match="pgmpy refuses this .*not equal to 1"):
+        lw.Factors.from_pgmpy(sums)
+    with pytest.raises(ValueError, match="pgmpy refuses this .*no variables"):
+        lw.Factors.from_pgmpy(DiscreteBayesianNetwork())
+
+    markov = DiscreteMarkovNetwork([("a", "b")])
+    with pytest.raises(ValueError, match="no table for 'a', 'b'|pgmpy refuses"):
+        lw.Factors.from_pgmpy(markov)
+    markov.add_factors(discrete.DiscreteFactor(["a", "b"], [2, 2], [1, 2, 3, 4]))
+    assert lw.Factors.from_pgmpy(markov).names == ("a", "b")
+    markov.add_node("c")
+    with pytest.raises(ValueError, match="pgmpy refuses this .*Factors for all the variables"):
+        lw.Factors.from_pgmpy(markov)
+
+
+@pytest.mark.parametrize("suffix", [".bif", ".BIF"])
+def test_a_bif_file_without_a_table_is_refused(tmp_path, suffix):
+    pytest.importorskip("pgmpy")
+    file = tmp_path / f"w{suffix}"
+    file.write_text(BIF)
+    assert lw.read_graph(file).names == ("Rain", "Sprinkler", "Grass")
+    first = BIF.index("probability")
+    second = BIF.index("probability", first + 1)
+    file.write_text(BIF[:first] + BIF[second:])
+    with pytest.raises(ValueError, match="table|CPD"):
+        lw.read_graph(file)
+
+
+def test_names_and_values_that_are_not_there_are_named():
+    model = lw.Factors(
+        [((0, 1), [[0.1, 0.2], [0.3, 0.4]])],
+        3,
+        names=["rain", "wet", "cold"],
+        labels=[["no", "yes"]] * 3,
+    )
+    with pytest.raises(ValueError, match="a name or a number from 0 to 2, got 'wett'; .*'wet'"):
+        model.given({"wett": "yes"})
+    with pytest.raises(ValueError, match="'wet' must be one of no, yes: 'yess'"):
+        model.given({"wet": "yess"})
+    with pytest.raises(ValueError, match="value of 0 must be a number, got 'yes'; .* no labels"):
+        lw.Graph([(0, 1)], 0.5).given({0: "yes"})
 
 
 def test_a_bif_file_gives_the_posterior_by_hand(tmp_path):
@@ -280,3 +354,34 @@ def test_pairs_of_spins_are_a_graph_with_the_same_law():
     theirs = graph(x) + graph(1 - x)
     torch.testing.assert_close(even - even[0], theirs - theirs[0], rtol=1e-4, atol=1e-5)
     assert model(odd).shape == (2,)
+
+
+def labelled(sizes, labels):
+    tables = [((i, i + 1), np.zeros((a, b))) for i, (a, b) in enumerate(itertools.pairwise(sizes))]
+    return lw.Factors(tables, sizes, names=["rain", "wet", "cold"], labels=labels)
+
+
+def test_a_summary_has_a_row_for_each_value_that_there_is_by_its_label(tmp_path):
+    mixed = labelled([2, 3, 2], [["no", "yes"], ["dry", "damp", "wet"], ["no", "yes"]])
+    rows = ["rain, no", "rain, yes", "wet, dry", "wet, damp", "wet, wet", "cold, no", "cold, yes"]
+    three = labelled([3] * 3, [["a", "b", 3]] * 3)
+    two = labelled([2] * 3, [["no", "yes"]] * 3)
+    expected = {
+        mixed: rows,
+        three: [f"{name}, {value}" for name in ("rain", "wet", "cold") for value in "ab3"],
+        two: ["rain, yes", "wet, yes", "cold, yes"],
+        mixed.given({"cold": "no"}): rows[:5],
+        mixed.given({"wet": "damp"}): [*rows[:2], *rows[5:]],
+        mixed.given(torch.tensor([[np.nan, np.nan, 0], [np.nan, np.nan, 1]])): rows[:5],
+        lw.Factors([((0, 1), np.zeros((2, 3)))]): ["0, 0", "0, 1", "1, 0", "1, 1", "1, 2"],
+    }
+    for number, (model, entries) in enumerate(expected.items()):
+        found = lw.sample(model, "gibbs", steps=20, diagnose=False)
+        table = found.summary()
+        assert list(table.index) == ["log_prob", *(f"x[{entry}]" for entry in entries)]
+        found.save(tmp_path / f"{number}.npz")
+        again = lw.SampleResult.load(tmp_path / f"{number}.npz").summary()
+        assert list(again.index) == list(table.index)
+    found = lw.sample(mixed, "gibbs", steps=200, diagnose=False)
+    frequency = float(found.draws[:, :, 1, 2].mean())
+    assert found.summary(None)["mean"]["x[wet, wet]"] == pytest.approx(frequency)

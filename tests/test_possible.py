@@ -255,6 +255,8 @@ def test_impossible_evidence_is_refused_as_such(model, known):
     with pytest.raises(ValueError, match="known values|evidence") as caught:
         lw.sample(model.given(known), "gibbs", steps=2)
     assert "impossible" in str(caught.value)
+    with pytest.raises(ValueError, match="impossible"):
+        lw.exact(model.given(known))
 
 
 # Functions, which tell nothing but their values.

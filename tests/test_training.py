@@ -153,3 +153,19 @@ def test_a_state_is_loaded_from_a_record_or_refused(suffix, tmp_path):
     file.write_text("junk")
     with pytest.raises(ConfigurationError, match="does not hold the state of this RBM"):
         stored(model=model, data=None, run=run, file=str(file))
+
+
+@pytest.mark.parametrize("name", ["state.pt", "state.safetensors", "state.npz", "cut.npz"])
+def test_files_of_another_kind_are_refused_in_words(tmp_path, name):
+    """Nothing of a pickled file is read, and an empty or a cut one is told as such."""
+    file = tmp_path / name
+    if name == "state.pt":
+        torch.save(lw.RBM(4, 2).state_dict(), file)
+    else:
+        file.write_bytes(b"PK\x03\x04" if name == "cut.npz" else b"")
+    told = {
+        "state.pt": r"got a file that ends in .pt, .*safetensors.torch.save_file\(model.state_dict",
+        "cut.npz": "does not hold the state of this RBM",
+    }.get(name, "got an empty file, ")
+    with pytest.raises(ConfigurationError, match=told):
+        stored(model=lw.RBM(4, 2), data=None, run=Run(tmp_path), file=str(file))

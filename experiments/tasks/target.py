@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -59,6 +60,7 @@ RECIPES = {  # what trains a model, by its class
 REPLACED = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
 VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # training rows evaluated at once
+UNREADABLE = (SafetensorError, BadZipFile, EOFError, ValueError, KeyError, OSError, RuntimeError)
 NOTE = "invalid_steps"  # in run.json, of all chains together
 
 
@@ -102,6 +104,13 @@ def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> 
     path = Path(file)
     if not path.is_file():
         raise ConfigurationError(f"task.pretrain.file must be an existing file, got {file}")
+    if path.suffix not in (".npz", ".safetensors") or not path.stat().st_size:
+        what = "an empty file" if not path.stat().st_size else f"a file that ends in {path.suffix}"
+        raise ConfigurationError(
+            "task.pretrain.file must be a state that ends in .safetensors or .npz, got "
+            f"{what}, {file}; safetensors.torch.save_file(model.state_dict(), 'model.safetensors') "
+            "writes one, and other formats of PyTorch may run code when they are read"
+        )
     try:
         if path.suffix == ".npz":
             with np.load(path) as arrays:
@@ -109,7 +118,7 @@ def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> 
         else:
             state = load_file(path)
         model.load_state_dict(state)
-    except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(
             f"{file} does not hold the state of this {type(model).__name__} "
             f"({' '.join(str(error).split())[:300]}); use the model settings of its record"

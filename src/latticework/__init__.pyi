@@ -59,6 +59,7 @@ from latticework.models.graph import Graph as Graph
 from latticework.models.graph_potts import GraphPotts as GraphPotts
 from latticework.models.graph_files import (
     graph as graph,
+    read_evidence as read_evidence,
     read_graph as read_graph,
     regular_graph as regular_graph,
 )
