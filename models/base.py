@@ -57,8 +57,14 @@ class EnergyModel(nn.Module, ABC):
         Both come from one evaluation. The default differentiates `forward`; a model with a closed
         form overrides it. Raises NotDifferentiableError if `forward` is not differentiable.
         """
+        if torch.is_inference_mode_enabled():
+            raise NotDifferentiableError(
+                "torch.inference_mode() switches off differentiation, and the gradient of "
+                f"{type(self).__name__} is differentiated; use torch.no_grad() instead, or a "
+                "sampler without gradients"
+            )
         with torch.enable_grad():
-            x = x.detach().requires_grad_()
+            x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
             log_prob, grad = self(x), None
             if getattr(log_prob, "requires_grad", False):
                 (grad,) = torch.autograd.grad(log_prob.sum(), x, allow_unused=True)

@@ -10,11 +10,15 @@ the same seed gives the same numbers however a caller divides the steps into cal
 resumes in the middle of a block. A block runs on one thread, so numbers do not depend on threads.
 """
 
+import atexit
 import logging
+import os
+import shutil
+import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -26,6 +30,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.models.chance import Tape
 from latticework.samplers.base import Info, Sampler, Wrapper
+from latticework.samplers.compiled.folders import cache_root, fault_of, switched_off
+from latticework.samplers.held import held_by
 from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums, finite
 
 log = logging.getLogger(__name__)
@@ -68,6 +74,45 @@ class NotFusedError(TypeError):
 
 class NoCompilerError(NotFusedError):
     """There is no C++ compiler."""
+
+
+@cache
+def use_private_folder() -> None:
+    """Let PyTorch keep what it compiles below our cache folder, where no other user can write.
+
+    By itself it loads shared objects and headers from a folder of the temporary directory that
+    anybody can make beforehand. A folder that the user has chosen is kept if it is private too.
+    Where no folder is, each process compiles in one of its own. Raises NotFusedError without any.
+    """
+    variable, shared = "TORCHINDUCTOR_CACHE_DIR", Path(tempfile.gettempdir(), "torchinductor_")
+    chosen = os.environ.get(variable, "")
+    if chosen.startswith(str(shared)):  # PyTorch's own choice, which it has written there
+        chosen = ""
+    try:
+        folder = Path(chosen) if chosen else cache_root() / "inductor"
+        why = fault_of(folder)
+    except RuntimeError as error:  # there is no home folder
+        why = str(error)
+    if why:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="latticework-"))
+        except OSError as error:
+            raise NotFusedError(
+                f"there is no folder for compiled code ({why}; {error}): set LATTICEWORK_CACHE to "
+                "a folder of yours that can be written"
+            ) from error
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        log.warning(
+            "fused kernels are not kept, so each process compiles them again: %s; set "
+            "LATTICEWORK_CACHE to a folder of yours that can be written",
+            why,
+        )
+    os.environ[variable] = str(folder)
+    from torch._inductor import codecache
+
+    # PyTorch names this folder when it is imported, and not by the variable.
+    codecache._HEADER_DIR = str(folder / "precompiled_headers")
+    codecache._HEADER_LOCK_DIR = str(folder / "precompiled_headers" / "locks")
 
 
 def require_compiler() -> None:
@@ -137,7 +182,7 @@ class Fused(Wrapper, ManySteps):
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
         key = (id(model), *((leaf.shape[1:], leaf.dtype) for leaf in _leaves(state.states)))
         block = self.compiled.get(key)
-        if block is None or not block.fits():
+        if block is None or not block.fits(state):
             log.info("compiling %s for states %s", type(self.sampler).__name__, [*state.x.shape])
             block = CompiledBlock(self.sampler, model, _now(state), self.call)
             self.compiled[key] = block
@@ -300,9 +345,16 @@ class CompiledBlock:
 
     def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, call: int = 0) -> None:
         """Record a step from `state` and compile some of them. Raises NotFusedError."""
-        self.model = model
+        self.sampler, self.model, self.held = sampler, model, held_by(model)
+        if switched_off():
+            raise NotFusedError(
+                "its random numbers are drawn by numba, which NUMBA_DISABLE_JIT=1 switches off"
+            )
+        use_private_folder()  # before PyTorch's compiler is imported
         with torch.no_grad():
             step, self.constants, self.numbers = _recorded(sampler, model, state)
+            self.listed = _listed(sampler, model, state, self.numbers)
+            self.held = held_by(model)  # after calls, which some functions count
             require_compiler()
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
@@ -348,9 +400,20 @@ class CompiledBlock:
                 last = self.last[number]
         return [one[: blocks * self.steps] for one in self.every]
 
-    def fits(self) -> bool:
-        """Whether the model's tensors still have the shapes and types of the compiled steps."""
-        return self.shapes == [(tensor.shape, tensor.dtype) for tensor in self._tensors()]
+    def fits(self, state: FusedState) -> bool:
+        """Whether the compiled steps are still those of the model.
+
+        Its tensors have the shapes and types of then. If it holds other Python numbers or tensors,
+        a step is listed again, and must have the same operations on the same tensors.
+        """
+        if self.shapes != [(tensor.shape, tensor.dtype) for tensor in self._tensors()]:
+            return False
+        if held_by(self.model) == self.held:
+            return True
+        with torch.no_grad():
+            listed = _listed(self.sampler, self.model, _now(state), self.numbers)
+        self.held = held_by(self.model)
+        return listed.calls == self.listed.calls and listed.memory() == self.listed.memory()
 
     def _tensors(self) -> list[Tensor]:
         """The tensors that a step reads besides the state, as they are now."""
@@ -445,6 +508,14 @@ def _recorded(
     return graph, _lifted(graph, len(leaves)), tape.read
 
 
+def _listed(sampler: Sampler, model: EnergyModel, state: Any, numbers: int) -> "_Operations":
+    """The operations of a step from `state`, and the tensors that it reads."""
+    leaves, tape = _leaves(state), Tape(torch.zeros(numbers, dtype=torch.float64))
+    with _Operations([*leaves, cast(Tensor, tape.numbers)]) as listed:
+        sampler.step(state, model, cast(Generator, tape))
+    return listed
+
+
 def _constants(graph: fx.GraphModule) -> list[Tensor]:
     """The tensors that a graph reads besides its inputs, one for each reading."""
     names = [str(node.target) for node in graph.graph.nodes if node.op == "get_attr"]
@@ -458,12 +529,14 @@ class _Operations(TorchDispatchMode):
     a twentieth of the time of a graph of `make_fx`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[Tensor] = ()) -> None:
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self.read: list[Tensor] = []
-        self._made: list[Any] = []  # held, so that no other tensor gets their memory
+        self._made: list[Any] = [*given]  # held, so that no other tensor gets their memory
         self._numbers: dict[int, int] = {}
+        for tensor in given:
+            self._noted(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = pytree.tree_leaves((args, kwargs))
@@ -473,6 +546,10 @@ class _Operations(TorchDispatchMode):
         self._made += made
         self.calls.append((func, *map(self._noted, (*given, *made))))
         return result
+
+    def memory(self) -> list[int]:
+        """Which memory the tensors have that were read and not made or given."""
+        return [_memory(tensor) for tensor in self.read]
 
     def _noted(self, value: Any) -> Any:
         """Which memory a tensor is a view of, and which view; the text of any other value."""

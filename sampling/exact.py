@@ -4,10 +4,12 @@
 
 A model may exploit its structure in `EnergyModel.log_z_and_mean`: a lattice uses transfer matrices,
 an RBM sums over its hidden layer. Any other finite model is enumerated in chunks, so that memory
-does not grow with the number of states.
+does not grow with the number of states. An RBM with more hidden units than are cheap is enumerated
+over these.
 """
 
 import copy
+from collections.abc import Callable
 from itertools import chain
 from math import prod
 from typing import NamedTuple
@@ -16,10 +18,14 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.chance import softplus_sum
+from latticework.models.domain import Binary, Domain
+from latticework.models.rbm import RBM
 
 LARGEST = 2**26  # states; some tens of seconds
 CHEAP = 2**16  # states; a fraction of a second
 CHUNK = 2**15  # states held at once
+HIDDEN = 24  # units of an RBM that are summed over; minutes with a thousand visible units
 
 
 class Exact(NamedTuple):
@@ -30,10 +36,22 @@ class Exact(NamedTuple):
 def exact(model: EnergyModel) -> Exact:
     """The log normaliser and the mean of x: by the model's own method, else by enumeration.
 
-    Without such a method, raises ValueError for an infinite domain or more than 2^26 states.
+    Without such a method, raises ValueError for an infinite domain or more than 2^26 states. Of an
+    RBM, at most 24 hidden units are enumerated where these are fewer than the visible ones.
     """
-    own = model.log_z_and_mean()
-    return enumerated(model) if own is None else Exact(*own)
+    if (own := model.log_z_and_mean()) is not None:
+        return Exact(*own)
+    if isinstance(model, RBM):
+        visible, hidden = model.weight.shape
+        if hidden < visible and hidden <= HIDDEN:
+            return _enumerated_hidden(model)
+        if min(visible, hidden) > HIDDEN:
+            raise ValueError(
+                f"an RBM is summed over its smaller layer, of at most {HIDDEN} units; this one has "
+                f"{visible} visible and {hidden} hidden units: estimate log Z by tempering "
+                "(temper=True), and means by sampling"
+            )
+    return enumerated(model)
 
 
 def cheap(model: EnergyModel) -> Exact | None:
@@ -65,12 +83,45 @@ def enumerated(model: EnergyModel) -> Exact:
             f"enumeration is limited to 2^26 states, {domain} has {count:.3g}; "
             "estimate its means by sampling"
         )
+
+    def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.to(home)
+        return model.log_prob(x), x.flatten(1).double()
+
+    found = _summed(domain, evaluate, prod(domain.shape))
+    return Exact(found.log_z, found.mean.view(domain.shape))
+
+
+@torch.no_grad()
+def _enumerated_hidden(model: RBM) -> Exact:
+    """The same for an RBM, over the states of its hidden units.
+
+    In the precision of its weights, in a fifth of the time of float64. Sums are in float64.
+    """
+
+    def evaluate(h: Tensor) -> tuple[Tensor, Tensor]:
+        h = h.to(model.weight)
+        inputs = model.visible_inputs(h)
+        return h @ model.hidden_bias + softplus_sum(inputs), inputs.sigmoid_()
+
+    visible, hidden = model.weight.shape
+    return _summed(Binary(hidden), evaluate, visible)
+
+
+def _summed(
+    domain: Domain, evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], size: int
+) -> Exact:
+    """The log normaliser, and the mean of `size` numbers a state.
+
+    `evaluate` gives the log-probabilities of a chunk of states, and those numbers.
+    """
+    count, rows = domain.count(), max(1, CHUNK * 26 // max(26, size))  # of memory as 26 sites
     largest = torch.tensor(-torch.inf, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
-    weighted = torch.zeros(prod(domain.shape), dtype=torch.float64)
-    for start in range(0, count, CHUNK):
-        x = domain.listed(torch.arange(start, min(start + CHUNK, count))).to(home)
-        log_prob = model.log_prob(x).double().cpu()
+    weighted = torch.zeros(size, dtype=torch.float64)
+    for start in range(0, count, rows):
+        log_prob, values = evaluate(domain.listed(torch.arange(start, min(start + rows, count))))
+        log_prob = log_prob.double().cpu()
         if not (log_prob < torch.inf).all():
             raise ValueError(
                 f"the log-probability is NaN or +inf at some states of {domain}; give finite "
@@ -81,13 +132,13 @@ def enumerated(model: EnergyModel) -> Exact:
         shrink = (largest - (largest := peak)).exp()
         weight = (log_prob - largest).exp()
         total = total * shrink + weight.sum()
-        weighted = weighted * shrink + weight @ x.double().cpu().flatten(1)
+        weighted = weighted * shrink + (weight.to(values) @ values).double().cpu()
     if largest == -torch.inf:
-        known = " given the known values, so the evidence is impossible" * hasattr(
-            model, "evidence"
-        )
+        known = ""
+        if hasattr(model, "evidence"):
+            known = " given the known values, so the evidence is impossible"
         raise ValueError(f"no state of {domain} has a positive probability{known}")
-    return Exact(largest + total.log(), (weighted / total).view(domain.shape))
+    return Exact(largest + total.log(), weighted / total)
 
 
 @torch.no_grad()

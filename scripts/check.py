@@ -24,9 +24,10 @@ import numpy as np
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from latticework.samplers.base import Sampler
 from latticework.sampling.checking.check import examined, listed
 from latticework.sampling.checking.draws import check_draws
-from latticework.sampling.checking.targets import SMALL, Target
+from latticework.sampling.checking.targets import EVERY, Target, targets_for
 from latticework.sampling.naming import loaded, sampler_named
 from latticework.sampling.targets import target_named
 from latticework.scripts.parsing import parser_of
@@ -45,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
     sampler = sampler_named(chosen.sampler, settings(chosen.settings))
     law = loaded(chosen.law) if chosen.law else None
     report = examined(
-        sampler, targets(chosen), law=law, seed=chosen.seed,
+        sampler, targets(chosen, sampler), law=law, seed=chosen.seed,
         chains=200_000 if chosen.chains is None else chosen.chains,
         error=1e-6 if chosen.error is None else chosen.error,
     )  # fmt: skip
@@ -90,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("settings", nargs="*", help="key=value, for the sampler's fields")
     made.add_argument("--target", help="file.py:Name, a model or a function (with --domain)")
     made.add_argument(
-        "--domain", help=f"of a function, such as binary:3; else one of {', '.join(SMALL)}"
+        "--domain", help=f"of a function, such as binary:3; else one of {', '.join(EVERY)}"
     )
     made.add_argument("--law", help="file.py:Name, (sampler, target) -> [states, states]")
     made.add_argument("--chains", type=int, help="default 200000")
@@ -117,13 +118,14 @@ def settings(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def targets(chosen: argparse.Namespace) -> dict[str, Target]:
+def targets(chosen: argparse.Namespace, sampler: Sampler) -> dict[str, Target]:
     """The targets to check on, by name; one of the user's own is checked first."""
     if chosen.target is None:
-        if chosen.domain not in (None, *SMALL):
-            raise ValueError(f"--domain is one of {', '.join(SMALL)}, got {chosen.domain}")
-        names = SMALL if chosen.domain is None else [chosen.domain]
-        return {name: SMALL[name]() for name in names}
+        if chosen.domain is None:
+            return targets_for(sampler)
+        if chosen.domain not in EVERY:
+            raise ValueError(f"--domain is one of {', '.join(EVERY)}, got {chosen.domain}")
+        return {chosen.domain: EVERY[chosen.domain]()}
     model = target_named(chosen.target, chosen.domain)
     return {chosen.target.rpartition(":")[2]: listed(model, chosen.target)}
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from scipy.stats import chi2, norm
-from targets import BINARY, EVERY, FINITE, INTEGER
+from targets import BINARY, EVERY, FINITE, INTEGER, TARGETS, TIES
 
 import latticework as lw
 from latticework.sampling.checking.examination import tails
@@ -28,6 +28,7 @@ from latticework.sampling.checking.law import (
     one_site_weights,
 )
 from latticework.sampling.checking.targets import Target
+from latticework.sampling.targets import unsupported
 
 # Tests of counts.
 
@@ -414,7 +415,10 @@ def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
 
 
 def metropolis_sweep(sampler: lw.MetropolisSweep, target: Target) -> Law:
-    """Liu (1996): a site moves from v to w with p(w) / max(1 - p(v), 1 - p(w)), site by site."""
+    """Liu (1996): a site moves from v to w with p(w) / max(1 - p(v), 1 - p(w)), site by site.
+
+    Where 1 - p(v) and 1 - p(w) are equal to within one per cent, 7/8 as often.
+    """
     after = np.eye(len(target.z))
     for site in target.model.colours().argsort(stable=True).tolist():
         given = np.zeros_like(after)
@@ -423,7 +427,10 @@ def metropolis_sweep(sampler: lw.MetropolisSweep, target: Target) -> Law:
                 given[x, y] = target.law[y]
         given = normalised(given)
         here = given.diagonal()
+        here = here.clip(max=1 - 1e-15)  # with one value that is possible, no other has a share
         moves = given * np.minimum(1 / (1 - here)[:, None], 1 / (1 - here))
+        tie = np.abs(np.log((1 - here) / (1 - here)[:, None])) <= 0.01
+        moves[tie] *= 7 / 8
         np.fill_diagonal(moves, 0)
         after = after @ (moves + np.diag(1 - moves.sum(1)))
     return Law([after])
@@ -511,6 +518,17 @@ class Row:
     leaves: Literal["target", "settled", "own", "none"] = "target"
     reversible: bool = True
     shared: bool = False
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """The targets with ties that the sampler supports, of the size that its settings need."""
+        sizes = {
+            len(getattr(self.sampler, name, None) or []) for name in ("preconditioner", "matrix")
+        }
+        fitting = [name for name in TIES if sizes <= {0, TARGETS[name].domain.dim}]
+        if self.law in (auxiliary, edlp):  # integrals over as many axes as x has numbers
+            fitting = [name for name in fitting if TARGETS[name].z.shape[1] in GRID]
+        return tuple(name for name in fitting if not unsupported(self.sampler, TARGETS[name].model))
 
 
 FEW_SITES = ("binary", "spins", "rbm", "categorical", "mixed")

@@ -84,10 +84,26 @@ TARGETS = {
     "graph_potts": Target(
         lw.GraphPotts([[0, 1], [1, 3], [0, 3]], [0.8, -1.0, 0.6], 3, [0.2, -0.4, 0.1])
     ),
+    # Ties: values of a site that are equally likely, whatever the others are or for some of them.
+    "free": Target(lw.Graph([], [], sites=3)),
+    "isolated": Target(lw.Graph([[0, 2]], 0.5, sites=3)),
+    "zero_ring": Target(lw.Lattice((4,), 0.3)),
+    "zero_sheet": Target(_local(lw.Lattice((2, 2), 0.3, periodic=False))),
+    "zero_spins": Target(lw.LogQuadratic(torch.zeros(3, 3), domain=lw.Binary(3, -1, 1))),
+    "zero_rbm": Target(lw.RBM(3, 1)),
+    "two_values": Target(lw.GraphPotts([[0, 2]], 0.8, 2, sites=3)),
+    "free_potts": Target(lw.LatticePotts((3,), 2, 0.0)),
+    "zero_tables": Target(
+        lw.Factors([((0, 1), torch.tensor([[0.5, 0.0], [0.0, 0.5]])), ((2,), torch.zeros(2))])
+    ),
     "dense_potts": Target(
         lw.DensePotts(_symmetric(6, 0.8, block=3), 3, torch.tensor([0.5, 0, -0.2]))
     ),
 }
+TIES = (
+    *("free", "isolated", "zero_ring", "zero_sheet", "zero_spins", "zero_rbm"),
+    *("two_values", "free_potts", "zero_tables"),
+)
 ISING = ("lattice", "ring", "sheet", "dense_ising", "graph")
 BINARY = ("binary", "spins", "rbm", "quadratic", *ISING)
 CATEGORICAL = ("categorical", "lattice_potts", "dense_potts")

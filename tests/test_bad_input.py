@@ -21,10 +21,12 @@ from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import latticework as lw
 import latticework.experiments.finish
 import latticework.run
 from latticework.experiments.runs import configuration, errors
 from latticework.experiments.runs.errors import ConfigurationError, summary
+from latticework.models.base import NotDifferentiableError
 from latticework.sampling.annotations import fits, words
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -395,3 +397,17 @@ def test_an_interrupted_script_ends_without_a_traceback(capsys):
         raise KeyboardInterrupt
     assert caught.value.code == 130
     assert "stopped by SIGINT" in capsys.readouterr().err
+
+
+def test_a_gradient_under_inference_mode_is_refused_by_its_cause():
+    """The target is differentiable; samplers without gradients run."""
+
+    def target(x):
+        return x.sum(-1)
+
+    with torch.inference_mode():
+        with pytest.raises(NotDifferentiableError, match=r"torch.inference_mode\(\) switches off"):
+            lw.sample(target, "dmala", sites=4, chains=2, steps=5, diagnose=False)
+        made = lw.sample(target, "gibbs", sites=4, chains=2, steps=5, diagnose=False).draws
+    x = torch.as_tensor(made)[:, -1].float()
+    assert lw.Function(target, lw.Binary(4)).log_prob_and_grad(x)[1].eq(1).all()

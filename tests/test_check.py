@@ -10,8 +10,10 @@ import torch
 from documented import ROOT, blocks
 from exactness import dula
 
+import latticework as lw
 from latticework.models.base import Function
 from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.samplers import sweep
 from latticework.samplers.base import Info, Sampler, State, metropolis
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -125,13 +127,15 @@ WRONG = {
         return metropolis(state, new, ratio, rng)""",
         {"impossible states"},
     ),
-    "accepts NaN": (
-        WALK
-        + """        refused = torch.rand(len(ratio), generator=rng) > ratio.exp()
+}
+# Exact samplers that do not bear NaN, which no target may give.
+NOT_BEARING = {
+    "accepts NaN": """        refused = torch.rand(len(ratio), generator=rng) > ratio.exp()
         x = torch.where(refused.unsqueeze(1), state.x, new.x)
         return self.at(x, model), Info(ratio.exp().clamp(max=1).nan_to_num(0))""",
-        {"impossible states"},
-    ),
+    "raises at NaN": """        if ratio.isnan().any():
+            raise ArithmeticError("the target is NaN")
+        return metropolis(state, new, ratio, rng)""",
 }
 DECLARED = "another law from step 12 on"  # its memory is declared; without it, it cannot hide
 ALSO = {"one chain", "many sites", "impossible states"}  # a wrong law may show there too
@@ -168,6 +172,31 @@ def test_a_wrong_sampler_fails(fault):
     assert failed >= expected
     if len(expected) == 1:
         assert failed - (ALSO if "invariance" in expected else set()) == expected
+
+
+@pytest.mark.parametrize("body", NOT_BEARING.values(), ids=NOT_BEARING)
+def test_an_exact_sampler_need_not_bear_nan(body):
+    """Impossible states are told apart from faults of a target."""
+    report, failed = checked(mine(WALK + body), "binary")
+    assert found(report, "impossible states").status == "ok"
+    assert found(report, "unknown states").status == "no"
+    assert not failed - {"no host reads"}
+    assert "NaN is a fault of the target; impossible states are -inf" in words(report)
+
+
+@pytest.mark.parametrize("name", ["gibbs_sweep", "metropolis_sweep", "swendsen_wang"])
+def test_samplers_of_some_models_are_checked_on_such_models(name):
+    report = lw.check(name, chains=20_000)
+    assert report.passed, words(report)
+    assert {"lattice", "graph", "potts"} <= set(report.outcomes)
+
+
+def test_a_sweep_that_keeps_the_parity_of_free_sites_is_caught(monkeypatch):
+    """Metropolis' rule alone, which changes both free sites of the graph in every sweep."""
+    monkeypatch.setattr(sweep, "TIE", -1.0)
+    report = lw.check("metropolis_sweep", chains=20_000)
+    assert {outcome.check for _, outcome in report.failures} == {"all states reached"}
+    assert {name for name, _ in report.failures} == {"graph"}
 
 
 @pytest.mark.parametrize(

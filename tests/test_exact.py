@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 from targets import scattered
+from torch import Generator
 
 import latticework as lw
 from latticework.models.transfer import log_z_and_mean
-from latticework.sampling.exact import CHUNK, distribution, enumerated, exact
+from latticework.sampling.exact import CHUNK, _enumerated_hidden, distribution, enumerated, exact
 
 
 def brute_force(model):
@@ -153,3 +154,31 @@ def test_a_function_that_needs_single_precision_is_enumerated_in_it():
     weight = torch.tensor([0.5, -1.0])
     result = enumerated(lw.Function(lambda x: x @ weight, lw.Binary(2)))
     assert float(result.log_z) == pytest.approx(float(weight.double().exp().log1p().sum()), 1e-6)
+
+
+@pytest.mark.parametrize("hidden", [17, 8])
+def test_more_hidden_units_are_summed_over_in_chunks(hidden, monkeypatch):
+    """An RBM of 400 visible units, whose states nobody can list."""
+    monkeypatch.setattr("latticework.sampling.exact.CHUNK", 2**13)
+    model, rng = lw.RBM(400, hidden), Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.normal_(std=0.2, generator=rng)
+    if hidden > 16:  # a unit without weights doubles Z
+        model.weight[:, 16:] = 0
+        model.hidden_bias[16:] = 0
+        smaller = lw.RBM(400, 16)
+        smaller.weight.data, smaller.hidden_bias.data = model.weight[:, :16], model.hidden_bias[:16]
+        smaller.visible_bias.data = model.visible_bias
+        found, expected = exact(model), exact(smaller)
+        assert float(found.log_z - expected.log_z) == pytest.approx(math.log(2), abs=1e-4)
+    else:
+        found, expected = _enumerated_hidden(model), exact(model)
+        assert float(found.log_z) == pytest.approx(float(expected.log_z), abs=1e-4)
+    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-4, atol=1e-5)
+
+
+def test_an_rbm_with_more_units_is_refused_by_their_number():
+    with pytest.raises(
+        ValueError, match="at most 24 units; this one has 784 visible and 30"
+    ):
+        exact(lw.RBM(784, 30))

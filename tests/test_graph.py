@@ -15,6 +15,7 @@ import latticework as lw
 from latticework.samplers.compiled.choose import twin_of
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.sweep_graph import CHUNK
+from latticework.samplers.sweep import TIE, TRIED
 
 DATA = Path(os.environ.get("LATTICEWORK_DATA", "data"))
 
@@ -188,7 +189,8 @@ def plain_sweep(
                 level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]
                 rarer = level < 1 / (1 + np.exp(abs(odds)))
                 gain = odds * (other - x[site])
-                tried = other if level < np.exp(gain) else x[site]
+                share = TRIED if abs(gain) <= TIE else 1
+                tried = other if level < share * min(1, np.exp(gain)) else x[site]
                 x[site] = tried if metropolis else rarer != (odds > 0)
             chunk += 1
     return x
@@ -199,6 +201,7 @@ GRAPHS = {
     "full": random_graph(20, 150),
     "equal weights": lw.Graph(lw.regular_graph(150, 7, 1.0).edges, 0.3, 0.1, 150),
     "weights of both signs": lw.regular_graph(50, 10, 0.25),
+    "ties": lw.Graph(lw.regular_graph(150, 4, 1.0).edges, 0.3, 0.0, 153),
     "parts, isolated sites, zeros": lw.Graph([[0, 1], [1, 2], [4, 5]], [0.7, 0.0, -0.4], 0.2, 9),
 }
 

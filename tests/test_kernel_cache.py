@@ -2,12 +2,14 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from numba.core import caching
 
-from latticework.samplers.compiled import cache, jit
+from latticework.samplers.compiled import cache, folders, jit
 
 
 def double(x):
@@ -120,6 +122,84 @@ def test_what_others_may_have_written_is_not_loaded(folder, mode, user, told, mo
     (line,) = [record.getMessage() for record in caplog.records]
     assert told in line
     assert str(folder) in line
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o702])
+def test_a_folder_below_one_that_others_can_write_is_not_used(tmp_path, mode):
+    """Its owner could put another in its place."""
+    parent = tmp_path / "parent"
+    assert folders.fault_of(parent / "own") == ""
+    parent.chmod(mode)
+    assert f"other users can write {parent}" in folders.fault_of(parent / "own")
+    parent.chmod(mode | 0o1000)  # sticky, as /tmp is
+    assert folders.fault_of(parent / "own") == ""
+
+
+def test_all_folders_are_made_for_their_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        assert folders.fault_of(tmp_path / "a/b/c") == ""
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")] == 3 * [0o700]
+
+
+PLANTED = """
+import os, tempfile
+from pathlib import Path
+from latticework.samplers import fused
+shared = Path(tempfile.gettempdir(), "torchinductor_" + os.environ["USER"])
+shared.mkdir(mode=0o777)
+fused.use_private_folder()
+import torch
+from torch._inductor import codecache
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print(cache_dir(), codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR, sep=":")
+assert not any(shared.iterdir())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("usable", [True, False])
+def test_fused_kernels_are_kept_where_no_other_user_can_write(tmp_path, usable):
+    """PyTorch's own folder, which anybody can make beforehand, is not read; else one is made."""
+    temporary, own = tmp_path / "tmp", tmp_path / "own"
+    temporary.mkdir()
+    own.mkdir(mode=0o700)
+    own.chmod(0o700 if usable else 0o777)
+    given = {"TMPDIR": str(temporary), "LATTICEWORK_CACHE": str(own / "cache"), "USER": "someone"}
+    given["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "torchinductor_someone")
+    done = subprocess.run(
+        [sys.executable, "-c", PLANTED], env=os.environ | given, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for folder in done.stdout.strip().split(":"):
+        start = own / "cache" / "inductor" if usable else temporary / "latticework-"
+        assert folder.startswith(str(start))
+    assert ("set LATTICEWORK_CACHE" in done.stderr) != usable
+
+
+WITHOUT_JIT = """
+import latticework as lw
+lattice = lw.Lattice((3, 3), 0.2)
+lw.sample(lattice, "gibbs", chains=2, steps=20_000, diagnose=False)
+for engine in ("compiled", "fused"):
+    try:
+        lw.sample(lattice, "gibbs", chains=2, steps=5, engine=engine, diagnose=False)
+    except ValueError as error:
+        assert "NUMBA_DISABLE_JIT=1" in str(error), error
+    else:
+        raise AssertionError(engine)
+"""
+
+
+@pytest.mark.slow
+def test_without_numba_auto_runs_eagerly_and_other_engines_say_why():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JIT], env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_folder_depends_on_the_kernels(folder, tmp_path, monkeypatch):

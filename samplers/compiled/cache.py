@@ -5,15 +5,14 @@ folder for each version of the kernels. Its name holds a hash of all of them, be
 only the file of the function that it loads, and not the files of the functions that this one calls.
 
 numba unpickles what it finds, which can run any code. So a folder that other users own or can write
-is not used. Each file ends with its checksum. A damaged file is removed, and its kernel is compiled
-again. Where nothing can be kept, each process compiles its kernels, and a line says so.
+is not used (samplers/compiled/folders.py). Each file ends with its checksum. A damaged file is
+removed, and its kernel is compiled again. Where nothing can be kept, each process compiles its
+kernels, and a line says so.
 """
 
 import hashlib
 import io
 import logging
-import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,20 +22,25 @@ from typing import Any
 import numba
 from numba.core import caching
 
+from latticework.samplers.compiled.folders import cache_root, fault_of, switched_off
+
 log = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept: a folder for this version of their source."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = Path(os.environ.get("LATTICEWORK_CACHE") or Path(home) / "latticework")
     here = Path(__file__).parent
     source = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
-    return root / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+    return cache_root() / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
 
 
 def keep(kernel: Any) -> Any:
-    """`kernel`, a function that numba compiles when it is called, with its code kept on disk."""
+    """`kernel`, a function that numba compiles when it is called, with its code kept on disk.
+
+    With NUMBA_DISABLE_JIT=1, numba returns the function as it is, and there is nothing to keep.
+    """
+    if switched_off():
+        return kernel
     if (folder := _usable_folder()) is not None:
         config: Any = numba.config
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
@@ -52,22 +56,15 @@ def keep(kernel: Any) -> Any:
 @cache
 def _usable_folder() -> Path | None:
     """The cache folder, or None if it cannot be used. The log then says why, once."""
-    folder = cache_folder()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as error:
+        folder = cache_folder()
+    except RuntimeError as error:  # there is no home folder
         _warn(str(error))
         return None
-    if found.st_uid != os.geteuid():
-        _warn(f"{folder} belongs to another user, whose code is not run")
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _warn(f"other users can write {folder}, and their code is not run")
-    elif not os.access(folder, os.W_OK):
-        _warn(f"{folder} is read-only")
-    else:
-        return folder
-    return None
+    if why := fault_of(folder):
+        _warn(why)
+        return None
+    return folder
 
 
 @cache

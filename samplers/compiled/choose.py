@@ -15,6 +15,7 @@ from latticework.models.forms import (
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.compiled.folders import switched_off
 from latticework.samplers.compiled.tempered import tempered_twin
 from latticework.samplers.compiled.twin import NoTwinError, form_of
 from latticework.samplers.dlmc import DLMC, DLMCf
@@ -88,6 +89,8 @@ def twin_of(sampler: Sampler, model: EnergyModel) -> ManySteps:
     define another law.
     """
     kind = type(sampler)
+    if switched_off():
+        raise NoTwinError("NUMBA_DISABLE_JIT=1 switches compiled kernels off")
     if isinstance(sampler, Tempered):
         return tempered_twin(sampler, twin_of(sampler.inner, model), model)
     if not any(kind is known for known, _ in TWINS):

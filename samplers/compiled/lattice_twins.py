@@ -20,19 +20,20 @@ from latticework.samplers.compiled.langevin import scales
 from latticework.samplers.compiled.twin import Keys, Sums
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
-from latticework.samplers.sweep import MetropolisSweep
+from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 
 @dataclass(frozen=True)
 class SweepTwin(AllSitesLatticeTwin):
-    """A site flips with the probability of its other value, or by Metropolis' rule."""
+    """A site flips with the probability of its other value, or by Metropolis' rule with a skip."""
 
     def tables(self, form: LatticeForm) -> Tables:
         logits = gains_of(form.odds)
-        if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain))
+        if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain)) or less
             loss = np.minimum(logits, 0)
+            loss = loss + np.where(np.abs(logits) <= TIE, np.log(TRIED), 0)
             with np.errstate(divide="ignore"):
-                logits = np.where(logits < 0, loss - np.log(-np.expm1(loss)), np.inf)
+                logits = np.where(loss < 0, loss - np.log(-np.expm1(loss)), np.inf)
         return tables_of(form.kind, logits, excess=np.empty(0), passes=form.colours)
 
 

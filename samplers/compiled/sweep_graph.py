@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import GraphForm
-from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.draws import happens
 from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
@@ -23,7 +23,7 @@ from latticework.samplers.compiled.philox import below, fill_sites, philox
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import add_chain
 from latticework.samplers.compiled.twin import Keys, Sums, Twin
-from latticework.samplers.sweep import MetropolisSweep
+from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
@@ -74,7 +74,8 @@ def sweep(first, last, metropolis, form, x, keys, sums):
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
         fields, total = np.empty(CHUNK * LANES, np.float32), np.empty(LANES)
         words = np.zeros(CHUNK * LANES, np.uint32)
-        new, likely = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
+        new, rises = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
+        falls = np.empty(CHUNK * LANES, np.uint8)
         changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
@@ -89,9 +90,10 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                     find_fields(fields, total, form, now, order, begin, rows)
                     if metropolis:
                         for m in range(np.uint64(rows * LANES)):
-                            new[m] = np.uint8(tried(words[m], fields[m]))
-                            likely[m] = np.uint8(fields[m] > 0)
-                        flip(now, new, likely, changed, order, begin, rows)
+                            rare, usual = tried(words[m], fields[m]), taken(words[m], fields[m])
+                            rises[m] = np.uint8(usual if fields[m] > 0 else rare)
+                            falls[m] = np.uint8(rare if fields[m] > 0 else usual)
+                        flip(now, rises, falls, changed, order, begin, rows)
                     else:
                         for m in range(np.uint64(rows * LANES)):
                             new[m] = np.uint8(happens(words[m], fields[m]))
@@ -137,8 +139,15 @@ def find_fields(fields, total, form, now, order, begin, rows):
 
 @inlined
 def tried(word, odds):
-    """True where Metropolis' rule takes a site to the other value, although it is less likely."""
-    return below(word, exp32(-abs(odds)))
+    """Whether a site at its likely value flips by the rule of `samplers.sweep`."""
+    share = exp32(-abs(odds))
+    return below(word, F(TRIED) * share if abs(odds) <= F(TIE) else share)
+
+
+@inlined
+def taken(word, odds):
+    """Whether a site at its unlikely value flips: always, unless it is a tie."""
+    return (abs(odds) > F(TIE)) | below(word, F(TRIED))
 
 
 @lean
@@ -151,11 +160,11 @@ def replace(now, new, changed, order, begin, rows):
 
 
 @lean
-def flip(now, tried, likely, changed, order, begin, rows):
-    """Flip the chains that are not at the likely value, and those that have `tried` the other."""
+def flip(now, rises, falls, changed, order, begin, rows):
+    """Flip the chains at 0 where the site `rises`, and those at 1 where it `falls`."""
     for m in range(np.uint64(rows)):
         i, at = np.uint64(order[np.uint64(begin) + m]), m * np.uint64(LANES)
-        flips = pack(tried, at) | (now[i] ^ pack(likely, at))
+        flips = (pack(rises, at) & ~now[i]) | (pack(falls, at) & now[i])
         count(changed, flips)
         now[i] ^= flips
 
@@ -186,7 +195,7 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
     now, fours = x[0], np.empty(order.shape[0], np.uint32)
     count = number_fours(fours, classes)
     words = np.empty(4 * count, np.uint32)
-    some, flipped = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.uint64)
+    some, flipped = np.empty((2, CHUNK), np.float32), np.empty(CHUNK, np.uint64)
     for t in range(keys.shape[0]):
         if keys[t] & mask == 0:
             renew(form, now, fields)
@@ -228,17 +237,19 @@ def number_fours(fours, classes):
 @lean
 def decide(flipped, some, metropolis, now, fields, words, order, begin, rows, four):
     """List the sites of a chunk that flip; returns how many. Nothing branches on them."""
+    odds, value = some
     for m in range(np.uint64(rows)):
-        some[m] = fields[order[np.uint64(begin) + m]]
+        i = order[np.uint64(begin) + m]
+        odds[m], value[m] = fields[i], now[i]
     for m in range(np.uint64(rows)):
-        word, odds = words[np.uint64(4 * four) + m], some[m]
-        if metropolis:  # 2, which no site has, or the likely value
-            some[m] = np.float32(2) if tried(word, odds) else np.float32(odds > 0)
+        word, likely = words[np.uint64(4 * four) + m], np.float32(odds[m] > 0)
+        if metropolis:
+            rare, usual = tried(word, odds[m]), taken(word, odds[m])
+            odds[m] = np.float32(rare if likely == value[m] else usual)
         else:
-            some[m] = np.float32(happens(word, odds))
+            odds[m] = np.float32(np.float32(happens(word, odds[m])) != value[m])
     found = np.uint64(0)
     for m in range(np.uint64(rows)):
-        i = np.uint64(order[np.uint64(begin) + m])
-        flipped[found] = i
-        found += np.uint64(some[m] != now[i])
+        flipped[found] = np.uint64(order[np.uint64(begin) + m])
+        found += np.uint64(odds[m])
     return found

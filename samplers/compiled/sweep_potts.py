@@ -5,6 +5,7 @@ values, for each site, one for each of its chains. Sites of a class are independ
 words and draws of some of them are computed for all chains of the tile at once.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,10 +21,11 @@ from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
 from latticework.samplers.compiled.potts import MANY
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
-from latticework.samplers.sweep import MetropolisSweep
+from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
+FAR = math.exp(TIE)  # the ratio that a tie has at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
 
 
@@ -310,7 +312,9 @@ def count_passed(new, passed, words, total):
 def keep_rejected(new, values, words, total, left):
     """Where `total` is 0, no other value is possible."""
     for c in range(np.uint64(new.shape[0])):
-        accepted = (unit(words[c]) * left[c] < total[c]) & (total[c] > 0)
+        tie = (total[c] <= FAR * left[c]) & (left[c] <= FAR * total[c])
+        share = TRIED * total[c] if tie else total[c]
+        accepted = (unit(words[c]) * max(total[c], left[c]) < share) & (total[c] > 0)
         new[c] = new[c] if accepted else values[c]
 
 

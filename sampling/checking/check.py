@@ -16,7 +16,7 @@ from latticework.sampling.checking.examination import CheckOutcome, Examination
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.report import COLOURS, Printed
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
-from latticework.sampling.checking.targets import SMALL, Target, check_listed
+from latticework.sampling.checking.targets import Target, check_listed, targets_for
 from latticework.sampling.devices import device_of
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import possible
@@ -37,6 +37,9 @@ def check(
 ) -> "CheckReport":
     """Check a sampler on `target`, or on a small target of each state space that it supports.
 
+    A sampler that supports none of these, such as a sweep, is checked on a lattice, a graph with
+    free sites, a Potts lattice and tables.
+
     Args:
         sampler: a sampler, a class, which is called without arguments, or a name.
         target: a model or a function of at most 1024 states, as in `latticework.sample`. A
@@ -52,7 +55,7 @@ def check(
     """
     sampler = sampler() if isinstance(sampler, type) else sampler_of(sampler)
     if target is None:
-        targets = {name: make() for name, make in SMALL.items()}
+        targets = targets_for(sampler)
     else:
         name = named(target)
         targets = {name: listed(as_model(target, **states), name)}

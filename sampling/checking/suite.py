@@ -203,6 +203,7 @@ CHECKS: dict[str, Callable[[Examination], CheckOutcome]] = {
     "one chain": variations.one_chain,
     "many sites": variations.many_sites,
     "impossible states": variations.impossible_states,
+    "unknown states": variations.unknown_states,
     "cached values": rules.cached,
     "states not aliased": rules.aliasing,
     "no host reads": rules.host_reads,

@@ -10,8 +10,14 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal, Subset
+from latticework.models.factors import Factors
+from latticework.models.graph import Graph
+from latticework.models.ising import Lattice
+from latticework.models.potts import LatticePotts
 from latticework.models.rbm import RBM
+from latticework.samplers.base import Sampler
 from latticework.sampling.devices import device_of
+from latticework.sampling.targets import unsupported
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
 
@@ -165,3 +171,27 @@ SMALL: dict[str, Callable[[], Target]] = {
     ),
     "rbm": lambda: Target(_rbm()),
 }
+# Targets of a structure that some samplers need, such as sweeps. Sites 3 and 4 of the graph are
+# free: their values tie, and a step that always changes both never changes whether they are equal.
+STRUCTURED: dict[str, Callable[[], Target]] = {
+    "lattice": lambda: Target(Lattice((4,), 0.3, [0.3, -0.2, 0.1, 0.4])),
+    "graph": lambda: Target(Graph([[0, 1], [1, 2]], [0.4, 0.6], [0.2, -0.3, 0.1, 0.0, 0.0])),
+    "potts": lambda: Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
+    "tables": lambda: Target(_tables()),
+}
+EVERY = SMALL | STRUCTURED
+
+
+def _tables() -> Factors:
+    rng = Generator().manual_seed(7)
+    return Factors(
+        [((0, 1), torch.randn(3, 4, generator=rng)), ((1,), torch.randn(4, generator=rng))]
+    )
+
+
+def targets_for(sampler: Sampler) -> dict[str, Target]:
+    """A target of each state space; where the sampler supports none, those of a structure too."""
+    made = {name: make() for name, make in SMALL.items()}
+    if all(unsupported(sampler, target.model) for target in made.values()):
+        made |= {name: make() for name, make in STRUCTURED.items()}
+    return made

@@ -49,22 +49,20 @@ class Copies(EnergyModel):
 
 
 class Masked(EnergyModel):
-    """A model that gives -inf and NaN in two of its states, each `[*domain.shape]`."""
+    """A model that gives `value`, -inf or NaN, in some of its states `[n, *domain.shape]`."""
 
-    impossible: Tensor
-    unknown: Tensor
+    states: Tensor
 
-    def __init__(self, model: EnergyModel, impossible: Tensor, unknown: Tensor) -> None:
+    def __init__(self, model: EnergyModel, states: Tensor, value: float) -> None:
         super().__init__()
-        self.model, self.domain = model, model.domain
-        self.register_buffer("impossible", impossible)
-        self.register_buffer("unknown", unknown)
+        self.model, self.domain, self.value = model, model.domain, value
+        self.register_buffer("states", states)
 
     def forward(self, x: Tensor) -> Tensor:
         log_prob = self.model(x)
-        for state, value in ((self.impossible, -inf), (self.unknown, nan)):
+        for state in self.states:
             here = (x.detach() == state).flatten(1).all(1)
-            log_prob = log_prob.masked_fill(here, value)
+            log_prob = log_prob.masked_fill(here, self.value)
         return log_prob
 
 
@@ -120,13 +118,29 @@ def many_sites(case: Examination) -> CheckOutcome:
 
 
 def impossible_states(case: Examination) -> CheckOutcome:
-    """Chains on the target without two likely states, where it gives -inf and NaN."""
+    """Chains on the target without two likely states, where it gives -inf."""
+    return _masked(case, -inf)
+
+
+def unknown_states(case: Examination) -> CheckOutcome:
+    """The same where it gives NaN there: a fault of the target, so no sampler must bear it."""
+    try:
+        outcome = _masked(case, nan)
+    except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
+        outcome = CheckOutcome("fails", f"raised {type(error).__name__}: {error}")
+    if outcome.status != "fails":
+        return outcome
+    advice = "need not hold: NaN is a fault of the target; impossible states are -inf. "
+    return CheckOutcome("no", advice + outcome.detail)
+
+
+def _masked(case: Examination, value: float) -> CheckOutcome:
+    """Chains on the target with `value` in the second and the third likeliest state."""
     if why := _not_counted(case):
         return CheckOutcome("-", why)
     whole, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(7), MASKED
-    _, impossible, unknown = whole.inner[whole.law[whole.inner].argsort()[::-1][:3]]
-    states = whole.states
-    target = Target(Masked(whole.model, states[impossible], states[unknown]), whole.box)
+    _, *masked = whole.inner[whole.law[whole.inner].argsort()[::-1][:3]]
+    target = Target(Masked(whole.model, whole.states[masked], value), whole.box)
     chains = min(case.counted, chains)
     try:
         state = sampler.init(target.draw(target.law, chains, rng), target.model)
@@ -136,8 +150,8 @@ def impossible_states(case: Examination) -> CheckOutcome:
     for _ in range(steps):
         state, info = sampler.step(state, target.model, rng)
         if not info.accept_prob.isfinite().all():
-            return CheckOutcome("fails", "info.accept_prob is NaN or inf where the target is NaN")
-    when = f"after {steps} steps on a target that is -inf or NaN in two states"
+            return CheckOutcome("fails", f"info.accept_prob is NaN or inf where it is {value}")
+    when = f"after {steps} steps on a target that is {value} in two states"
     return _outcome(case, target, target.locate(state.x), when)
 
 
