@@ -88,7 +88,10 @@ def enumerated(model: EnergyModel) -> Exact:
         x = x.to(home)
         return model.log_prob(x), x.flatten(1).double()
 
-    found = _summed(domain, evaluate, prod(domain.shape))
+    condition = ""
+    if hasattr(model, "evidence"):
+        condition = " given the known values, so the evidence is impossible"
+    found = _summed(domain, evaluate, prod(domain.shape), condition)
     return Exact(found.log_z, found.mean.view(domain.shape))
 
 
@@ -109,11 +112,15 @@ def _enumerated_hidden(model: RBM) -> Exact:
 
 
 def _summed(
-    domain: Domain, evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], size: int
+    domain: Domain,
+    evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
+    size: int,
+    condition: str = "",
 ) -> Exact:
     """The log normaliser, and the mean of `size` numbers a state.
 
-    `evaluate` gives the log-probabilities of a chunk of states, and those numbers.
+    `evaluate` gives the log-probabilities of a chunk of states, and those numbers. `condition` ends
+    the message for a target without any possible state.
     """
     count, rows = domain.count(), max(1, CHUNK * 26 // max(26, size))  # of memory as 26 sites
     largest = torch.tensor(-torch.inf, dtype=torch.float64)
@@ -134,10 +141,7 @@ def _summed(
         total = total * shrink + weight.sum()
         weighted = weighted * shrink + (weight.to(values) @ values).double().cpu()
     if largest == -torch.inf:
-        known = ""
-        if hasattr(model, "evidence"):
-            known = " given the known values, so the evidence is impossible"
-        raise ValueError(f"no state of {domain} has a positive probability{known}")
+        raise ValueError(f"no state of {domain} has a positive probability{condition}")
     return Exact(largest + total.log(), weighted / total)
 
 

@@ -2,8 +2,8 @@
 # # A figure from scratch
 #
 # What a run does, in one file without Hydra: targets, samplers, seeds, a metric, a figure. The
-# question is that of Figure 2 of Zhang et al. (2022): how fast does the error of the site means fall
-# on an Ising lattice?
+# question is that of Figure 2 of Zhang et al. (2022): how fast does the error of the site means
+# fall on an Ising lattice?
 
 # %%
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ truth = lw.exact(model).mean
 
 
 # %% [markdown]
-# `run_chain` yields a reading every `EVERY` steps. `MarginalError` is the paper's measure: the log of
-# the root mean square error of the chains' running means.
+# `run_chain` yields a reading every `EVERY` steps. `MarginalError` is the paper's measure: the log
+# of the root mean square error of the chains' running means.
 
 
 # %%
