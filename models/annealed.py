@@ -180,7 +180,7 @@ class GeometricPath(AnnealedModel):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
         differences = self.model.differences(x, cache, sites)
-        return _mean(gains, differences, self._beta_for(differences))
+        return _interpolate(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
@@ -192,13 +192,13 @@ class GeometricPath(AnnealedModel):
     def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
-        return _mean(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
+        return _interpolate(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         field = self.field.index_select(0, sites).flatten()
         base = patterns.to(x).flatten(2) @ field
         log_probs = self.model.block_log_probs(x, cache, sites, patterns)
-        return _mean(base, log_probs, self._beta_for(log_probs))
+        return _interpolate(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
@@ -424,7 +424,7 @@ def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     return field, -total.to(field.dtype)
 
 
-def _mean(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
+def _interpolate(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
     """`torch.lerp`, also where values are infinite."""
     return torch.where(values.isinf(), values, torch.lerp(base, values, weight))
 
@@ -438,11 +438,6 @@ def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of entries of softened tables without their zeros, and the number of these."""
     zeros = (values / -HARD).round()
     return values + HARD * zeros, zeros
-
-
-def _mean(base: Tensor, values: Tensor, weight: Tensor) -> Tensor:
-    """`torch.lerp`, also where values are infinite."""
-    return torch.where(values.isinf(), values, torch.lerp(base, values, weight))
 
 
 def _by_row(values: Tensor, like: Tensor) -> Tensor:
