@@ -18,13 +18,13 @@ from latticework.models.forms import PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
-from latticework.samplers.compiled.potts import MANY
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import MetropolisSweep
 
 SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
+MANY = 128  # neighbours of a site, whose couplings are added in single precision at most
 
 
 class Pairs(NamedTuple):
