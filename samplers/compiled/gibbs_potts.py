@@ -67,7 +67,7 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
     """Resample `blocks[t]` of each chain in step t."""
     (steps, sites), q, start = blocks.shape, form.bias.shape[1], first // 4 * 4
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
-    fields = np.empty((sites, sites, q), np.float32)
+    fields = np.empty((sites, sites, q))  # float64: a hub adds up very many couplings
     inside = np.zeros((sites, q, sites, q), np.float32)
     log_probs, weights = np.empty(q**sites), np.empty(q**sites, np.float32)
     now, before = np.empty(sites, np.int64), np.zeros(sites + 1)

@@ -15,8 +15,6 @@ from latticework.models.product import affine
 from latticework.samplers.compiled.jit import choice, inlined, kernel
 from latticework.samplers.compiled.tally import leave
 
-MANY = 64  # neighbours of a site, whose couplings are added in single precision at most
-
 
 def values_of(x: Tensor) -> Tensor:
     return x.argmax(-1).int()
@@ -31,7 +29,10 @@ def memory_of(form: Form, x: Tensor) -> Tensor:
 
 
 def field(form, values, memory, c, i, out):
-    """Write the log-probabilities of site `i` given the rest, up to a constant, to `out` `[q]`."""
+    """Write the log-probabilities of site `i` given the rest, up to a constant, to `out` `[q]`.
+
+    `out` is float64 where a site may have very many neighbours.
+    """
     raise NotImplementedError
 
 
@@ -55,24 +56,10 @@ def lattice_field(form, values, memory, c, i, out):
 
 @inlined
 def graph_field(form, values, memory, c, i, out):
-    start, stop = form.starts[i], form.starts[i + 1]
-    if stop - start > MANY:
-        hub_field(form, values, c, i, out)
-    else:
-        for v in range(out.shape[0]):
-            out[v] = form.bias[i, v]
-        for k in range(start, stop):
-            out[values[c, form.neighbours[k]]] += form.coupling[k]
-
-
-@kernel
-def hub_field(form, values, c, i, out):
-    """The field of a site with many neighbours, summed in double precision."""
-    total = form.bias[i].astype(np.float64)
-    for k in range(form.starts[i], form.starts[i + 1]):
-        total[values[c, form.neighbours[k]]] += form.coupling[k]
     for v in range(out.shape[0]):
-        out[v] = total[v]
+        out[v] = form.bias[i, v]
+    for k in range(form.starts[i], form.starts[i + 1]):
+        out[values[c, form.neighbours[k]]] += form.coupling[k]
 
 
 @inlined

@@ -28,7 +28,7 @@ from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
-MANY = 64  # neighbours of a site, which are added in single precision at most
+MANY = 128  # neighbours of a site, which are added in single precision at most
 
 
 class GraphSweepState(NamedTuple):

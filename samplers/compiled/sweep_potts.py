@@ -19,7 +19,6 @@ from latticework.models.forms import PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
-from latticework.samplers.compiled.potts import MANY
 from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
@@ -27,6 +26,7 @@ SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
 FAR = math.exp(TIE)  # the ratio that a tie has at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
+MANY = 128  # neighbours of a site, whose couplings are added in single precision at most
 
 
 class Pairs(NamedTuple):
