@@ -198,11 +198,12 @@ def metropolis(
 
 
 def reject_impossible(log_ratio: Tensor, log_prob: Tensor) -> Tensor:
-    """`log_ratio`, -inf in place where the proposals have `log_prob` -inf.
+    """`log_ratio`, with -inf in place of NaN where the proposals have `log_prob` -inf.
 
-    The gradient at such a state is often NaN, and so would be the ratio.
+    The gradient at such a state is often NaN, which makes the ratio NaN.
     """
-    return log_ratio.masked_fill_(log_prob == -torch.inf, -torch.inf)
+    unknown = (log_prob == -torch.inf).logical_and_(log_ratio.isnan())
+    return log_ratio.masked_fill_(unknown, -torch.inf)
 
 
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:

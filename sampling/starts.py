@@ -14,7 +14,7 @@ from latticework.models.annealed import path_of
 from latticework.models.base import CarriesRates, DataModel, EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, one_hot
 from latticework.samplers.base import Sampler, UnsupportedModelError
-from latticework.samplers.checks import refusing_training
+from latticework.samplers.checks import check_start, refusing_training
 from latticework.sampling.possible import NoStateError, Search, constraints_of
 
 RUNGS = 500  # targets that lead to an annealed start
@@ -188,6 +188,8 @@ def _begin_annealing(
 
     Raises UnsupportedModelError if there is none.
     """
+    sampler.require_moves(model)
+    check_start(x, model, sampler.uses_gradient)
     paths = [_powers(model, x)]
     if isinstance(model, DataModel):
         paths.append(_powers_of_rows(model, x))
@@ -196,7 +198,7 @@ def _begin_annealing(
     for target, move_to in paths:
         move_to(torch.ones((), device=x.device))
         try:
-            return target, move_to, sampler.init(x, target)
+            return target, move_to, sampler.at(x, target)
         except UnsupportedModelError as error:
             refusal = error
     sampler.require_support(x, model)  # whose error names the model, and not the path
