@@ -736,6 +736,8 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
         (lw.MetropolisSweep(), "lattice_potts"),
         (lw.DMALA(0.5), "lattice"),
         (lw.DMALA(0.5), "dense_ising"),
+        (lw.SwendsenWang(), "lattice"),
+        (lw.SwendsenWang(), "ferromagnet"),
     ],
 )
 @pytest.mark.parametrize(("steps", "hot"), [(1, 0.0), (3, 0.5)])
