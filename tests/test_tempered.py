@@ -507,11 +507,11 @@ def test_the_interval_covers_log_z():
     assert fewest <= covered <= most
 
 
-@pytest.mark.parametrize("steps", [20, pytest.param(1280, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [20, pytest.param(320, marks=pytest.mark.slow)])
 def test_intervals_of_chains_cover_log_z(steps):
     """Over 100 repetitions. After 20 steps all ladders are where they started, and it is said."""
-    model = lw.erdos_renyi(16, 4, 0.35)
-    found = coverage(model, lw.GWG(), "tempering", "eager", steps, repetitions=100)
+    model = lw.Lattice((4, 4), 0.1, 0.3)
+    found = coverage(model, lw.GibbsSweep(), "tempering", "eager", steps, repetitions=100)
     fewest, most = binom.interval(0.999, 100, 0.95)
     if steps == 20:
         assert (found["cover"], found["plain"]) == (1, 0)
@@ -736,6 +736,8 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
         (lw.MetropolisSweep(), "lattice_potts"),
         (lw.DMALA(0.5), "lattice"),
         (lw.DMALA(0.5), "dense_ising"),
+        (lw.SwendsenWang(), "lattice"),
+        (lw.SwendsenWang(), "ferromagnet"),
     ],
 )
 @pytest.mark.parametrize(("steps", "hot"), [(1, 0.0), (3, 0.5)])
