@@ -41,7 +41,7 @@ AT_ONCE = 2**16  # draws that a function of x is given together
 Function = Callable[[Tensor], Tensor]  # states [n, *domain.shape] -> [n] or [n, ...]
 
 
-class Verdict(Convergence):
+class ResultVerdict(Convergence):
     """The verdict of a result. Called, it judges functions of x in place of the entries of x."""
 
     result: "SampleResult"
@@ -102,13 +102,13 @@ class SampleResult:
         return f"<p>{html.escape(repr(self))}</p>\n{table}"
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ResultVerdict:
         """Whether the chains have mixed, in a line (`sampling.diagnostics`).
 
         `result.verdict(of=function)` is that of a function of x.
         """
         log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
-        found = Verdict(*verdict(log_prob, draws, self.names, self.caveat))
+        found = ResultVerdict(*verdict(log_prob, draws, self.names, self.caveat))
         found.result = self
         return found
 

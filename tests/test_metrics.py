@@ -516,7 +516,7 @@ def test_errors_of_values_that_are_seldom_visited_cover():
 
 
 def test_a_caveat_is_part_of_every_verdict():
-    """Of draws that agree, of those that do not, and of too few; nothing converges with one."""
+    """Nothing converges with one: draws that agree, others, and too few."""
     log_prob, draws = independent()
     apart = draws.copy()
     apart[:2, :, 3] = 0
