@@ -65,11 +65,15 @@ class Sampler(ABC):
         First checks `x` and the target there, which costs one evaluation. Raises ValueError if a
         check of `samplers.checks` fails. Does not modify `x`.
         """
+        self.require_moves(model)
+        check_start(x, model, self.uses_gradient)
+        return self.at(x, model)
+
+    def require_moves(self, model: EnergyModel) -> None:
+        """Raise UnsupportedModelError on a `Subset`, unless the sampler swaps sites."""
         if isinstance(model.domain, Subset) and not self.swaps:
             got = f"{type(model).__name__} on {model.domain}; {SWAPS}"
             raise UnsupportedModelError(self, model, "sites that move on their own", got)
-        check_start(x, model, self.uses_gradient)
-        return self.at(x, model)
 
     def require_support(self, x: Tensor, model: EnergyModel) -> None:
         """Raise what `init` raises. Override it if `init` learns something, which may take long."""

@@ -172,6 +172,11 @@ class Tempered(Sampler):
         return self.inner.uses_gradient
 
     @property
+    def swaps(self) -> bool:  # type: ignore[override]
+        """Whether the kernel serves a `Subset`; the base is then uniform on it."""
+        return self.inner.swaps
+
+    @property
     def has_base(self) -> bool:
         """Whether level 0 is drawn afresh from independent sites."""
         return self.schedule is None or float(self.schedule[0]) == 0
@@ -189,6 +194,7 @@ class Tempered(Sampler):
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
             return {}
+        self.inner.require_moves(model)
         found = learned(self, model, x)
         scales = {} if self.acceptance is None else {"scales": found.scales}
         return {"schedule": found.schedule, **scales}

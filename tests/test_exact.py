@@ -178,7 +178,5 @@ def test_more_hidden_units_are_summed_over_in_chunks(hidden, monkeypatch):
 
 
 def test_an_rbm_with_more_units_is_refused_by_their_number():
-    with pytest.raises(
-        ValueError, match="at most 24 units; this one has 784 visible and 30"
-    ):
+    with pytest.raises(ValueError, match="at most 24 units; this one has 784 visible and 30"):
         exact(lw.RBM(784, 30))
