@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "sampling/annealing.py": [*SAMPLING, "samplers.fused", "samplers.tempered"],
     "sampling/tempering.py": [*SAMPLING, "samplers.tempered"],
     "sampling/starts.py": [*SAMPLING, "data.base"],
-    "sampling/checking/targets.py": [*SAMPLING, "models.rbm"],
+    "sampling/checking/targets.py": [*SAMPLING, "models"],
     "experiments/records": RECORDS,
     "experiments/runs": RUNS,
     "experiments/runs/signals.py": [],
