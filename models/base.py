@@ -88,6 +88,14 @@ class EnergyModel(nn.Module, ABC):
         """
         return None
 
+    def hidden_layer(self) -> tuple[Domain, int, Callable[[Tensor], tuple[Tensor, Tensor]]] | None:
+        """Hidden units, fewer than the sites, that log Z can be summed over (`sampling.exact`).
+
+        Their domain, the number of sites, and a function of states of the units `[n, units]`: the
+        log-probabilities `[n]`, and the mean of x given each `[n, sites]`. None if there are none.
+        """
+        return None
+
     def gradient(self, x: Tensor) -> Tensor:
         """The gradient alone, where that is cheaper than `log_prob_and_grad`."""
         return self.log_prob_and_grad(x)[1]

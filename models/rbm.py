@@ -8,6 +8,7 @@ b + W sigmoid(W'x + c) share the product W'x. Flipping a visible unit changes th
 W'x + c by one row of W.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn.functional import softplus
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.chance import bernoulli, softplus_sum
-from latticework.models.domain import Binary
+from latticework.models.domain import Binary, Domain
 from latticework.models.forms import RBMForm, array
 from latticework.models.product import affine
 from latticework.models.rows import add_rows, flip_changes
@@ -128,6 +129,19 @@ class RBM(EnergyModel):
         inputs = self.visible_inputs(h)
         log_prob = (h @ self.hidden_bias + softplus(inputs).sum(-1)).double()
         return self.offset + log_prob.logsumexp(0), log_prob.softmax(0) @ inputs.sigmoid().double()
+
+    def hidden_layer(self) -> tuple[Domain, int, Callable[[Tensor], tuple[Tensor, Tensor]]] | None:
+        """In the precision of the weights, in a fifth of the time of float64."""
+        visible, hidden = self.weight.shape
+        if hidden >= visible:
+            return None
+
+        def evaluate(h: Tensor) -> tuple[Tensor, Tensor]:
+            h = h.to(self.weight)
+            inputs = self.visible_inputs(h)
+            return h @ self.hidden_bias + softplus_sum(inputs), inputs.sigmoid_()
+
+        return Binary(hidden), visible, evaluate
 
     def cache(self, x: Tensor) -> Cache:
         """Hidden inputs `[chains, hidden]` and the sum of their softplus `[chains]`."""

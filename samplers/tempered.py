@@ -183,6 +183,11 @@ class Tempered(Sampler):
         return self.inner.uses_gradient
 
     @property
+    def swaps(self) -> bool:  # type: ignore[override]
+        """Whether the kernel serves a `Subset`; the base is then uniform on it."""
+        return self.inner.swaps
+
+    @property
     def has_base(self) -> bool:
         """Whether level 0 is drawn afresh from independent sites."""
         return self.schedule is None or float(self.schedule[0]) == 0
@@ -200,6 +205,7 @@ class Tempered(Sampler):
     def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
             return {}
+        self.inner.require_moves(model)
         found, base = learned(self, model, x), {}
         if self.learn_base and self._can_learn_base(model):
             mean = found.mean.clamp(RAREST, 1 - RAREST)

@@ -24,7 +24,6 @@ import numpy as np
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from latticework.samplers.base import Sampler
 from latticework.sampling.checking.check import examined, listed
 from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import EVERY, Target, targets_for
@@ -118,7 +117,7 @@ def settings(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def targets(chosen: argparse.Namespace, sampler: Sampler) -> dict[str, Target]:
+def targets(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:
     """The targets to check on, by name; one of the user's own is checked first."""
     if chosen.target is None:
         if chosen.domain is None:

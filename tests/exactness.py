@@ -599,6 +599,7 @@ TABLE = [
     Row(lw.PTDMALA(0.5, [1.0, 0.7, 0.2], 50), ("naturals",), None, "settled"),
     Row(lw.Tempered(lw.DMALA(0.5), schedule=[0, 0.4, 1]), ("binary", "ordinal"), None, "settled"),
     Row(lw.Tempered(lw.GWG(), schedule=[0.3, 1]), ("spins", "mixed", "naturals"), None, "settled"),
+    Row(lw.Tempered(lw.GWG(), schedule=[0, 0.4, 1]), ("subset", "with_ones"), None, "settled"),
     Row(
         lw.Tempered(lw.GibbsSweep(), 4),
         ("lattice", "sheet", "graph", "graph_potts"),

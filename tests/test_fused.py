@@ -338,7 +338,7 @@ def by_closure(first, second):
 
 
 def by_attribute(first, second):
-    """Of an object that the function names."""
+    """An object that the function names holds it."""
     holder = Holder(part=first)
     return (
         lambda x: x @ (holder.part * torch.ones(6)),

@@ -788,3 +788,24 @@ def test_a_run_notes_log_z(tmp_path):
     assert errors_off(found, float(model.log_z_and_mean()[0]), 8) < 5
     assert record.document["barrier"] > 0
     assert record.arrays("ladders")["level"].shape[2] == 8
+
+
+@pytest.mark.parametrize("kernel", [lw.GWG(), lw.RandomWalk(), lw.Gibbs(2, "random")], ids=str)
+def test_swapping_kernels_are_tempered_on_subsets(kernel):
+    """Means and log Z of states with two ones of six, against enumeration."""
+    weights = torch.tensor([0.5, -0.3, 1.0, 0.0, 0.7, -1.0])
+
+    def target(x):
+        return x @ weights + 2 * x[:, 0] * x[:, 4] - x[:, 1] * x[:, 2]
+
+    model = lw.Function(target, lw.Subset(6, 2))
+    truth = lw.exact(model)
+    result = lw.sample(model, lw.Tempered(kernel), chains=20, steps=500, diagnose=False)
+    assert (result.draws.float().flatten(0, 1).mean(0) - truth.mean).abs().max() < 0.03
+    assert abs(result.log_z.value - float(truth.log_z)) < 0.05
+
+
+def test_a_kernel_that_does_not_swap_is_refused_on_subsets():
+    model = lw.Function(lambda x: x.sum(-1), lw.Subset(6, 2))
+    with pytest.raises(lw.UnsupportedModelError, match="DMALA needs sites that move on their"):
+        lw.sample(model, lw.Tempered("dmala"), chains=4, steps=10, diagnose=False)

@@ -123,7 +123,7 @@ def impossible_states(case: Examination) -> CheckOutcome:
 
 
 def unknown_states(case: Examination) -> CheckOutcome:
-    """The same where it gives NaN there: a fault of the target, so no sampler must bear it."""
+    """Chains on the target where it gives NaN in them: its fault, which no sampler must bear."""
     try:
         outcome = _masked(case, nan)
     except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
