@@ -8,8 +8,8 @@ compared in a table, and failures are reported.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import re
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from html import unescape
@@ -24,9 +24,11 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
+from latticework.experiments.records.files import read_file
 from latticework.experiments.records.grouping import TARGET, differing
-from latticework.experiments.records.identity import DIGITS, DRAWING, SEEDS, without_digits
+from latticework.experiments.records.identity import DRAWING, SEEDS, without_digits
 from latticework.experiments.records.numbers import (
     BEST,
     TIE,
@@ -39,23 +41,30 @@ from latticework.experiments.records.numbers import (
     marks,
     number,
 )
-from latticework.experiments.records.record import Record, load, load_all
+from latticework.experiments.records.record import Record, load, read
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.configuration import (
     check_added,
     check_folder,
     check_sweep,
     checked,
+    command_words,
     records_folder,
 )
-from latticework.experiments.runs.sweeps import Sweep, SweepClock, asked
+from latticework.experiments.runs.sweeps import (
+    Outcome,
+    SweepClock,
+    asked,
+    collect_outcomes,
+    outcome_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
-DONE = ("finished", "finished before")  # experiments.runs.recording.Outcome
+DONE = ("finished", "finished before")  # of an Outcome
 WIDTH = 120  # columns where the output is no terminal
 MOST = 6  # numbers of a headline in the table of a sweep, as far as they fit
 FEW = 3  # and in the line of a run in a sweep
@@ -74,14 +83,14 @@ Rows = list[tuple[list[str], list[Record]]]  # texts of the settings, and their 
 class Finish(Callback):
     """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
 
-    Exits with status 1 if a run or a figure failed. Hydra turns exceptions raised here into
-    warnings, so the methods raise SystemExit instead.
+    Exits with status 1 if a run or a figure failed. Runs hand their outcomes over: nothing is
+    concluded from the times of files, which another machine may have written.
     """
 
     clock: SweepClock | None = None  # of a sweep
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        self.started = time.time()
+        self.outcomes: list[Outcome] = []
         HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
         try:
             check_added(config)
@@ -99,10 +108,11 @@ class Finish(Callback):
             from latticework.experiments.runs import ray_launcher
 
             ray_launcher.register()
-        runs = asked(config, config.hydra.overrides.task).runs
-        if runs:
-            print(f"{len(runs)} runs in {records_folder(config)}", flush=True)
-        self.clock = SweepClock.started(records_folder(config), len(runs))
+        collect_outcomes(self.outcomes)
+        jobs = asked(config, command_words(config.hydra)).jobs
+        if jobs:
+            print(f"{jobs} runs in {records_folder(config)}", flush=True)
+        self.clock = SweepClock.started(records_folder(config), jobs)
         atexit.register(self.clock.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -110,33 +120,31 @@ class Finish(Callback):
 
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
-        outcome = job_return._return_value  # an exception if no record could be written
-        path, how = outcome if isinstance(outcome, tuple) else (Path(), "failed")
-        record = load(path) if how in DONE else None
+        outcome = outcome_of(job_return)
+        if self.clock is None:
+            self.outcomes.append(outcome)
+        _shown(self._show_job, outcome)
+
+    def _show_job(self, outcome: Outcome) -> None:
+        progress = self.clock.ended(outcome.how in ("finished", "failed")) if self.clock else ""
+        record = _shown(load, outcome.path) if outcome.how in DONE else None
         if self.clock is not None:
-            progress = self.clock.ended(how in ("finished", "failed"))
-            line = _shown(run_line, record) if record else _cause(path) if how == "failed" else how
-            before = " (finished before)" if how == "finished before" else ""
-            name = without_digits(path.name) or "a run"
+            line = _shown(run_line, record) if record else _told(outcome)
+            before = " (finished before)" if outcome.how == "finished before" else ""
+            name = without_digits(outcome.path.name) or "a run"
             print(f"{progress}: {name}{before}: {escape_terminal(line)}", flush=True)
         elif record is not None:
-            if how == "finished":
-                print(f"finished: {path}")
+            if outcome.how == "finished":
+                print(f"finished: {outcome.path}")
             _shown(show_run, record)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        folder = records_folder(config)
-        try:
-            records = load_all(folder)
-        except FileNotFoundError:
-            records = []
-        undrawn = not _drawn(config, folder, records)
-        command = asked(config, config.hydra.overrides.task)
+        undrawn = not _drawn(config, records_folder(config))
+        outcomes = [_by_now(outcome) for outcome in dict.fromkeys(self.outcomes)]
         if self.clock is not None:
             self.clock.remove()
-            _shown(_show_sweep, command, records, self.started)
-        recent = [p for p in folder.rglob("error.txt") if p.stat().st_mtime >= self.started]
-        failed = _of_command(command, recent)
+            _shown(_show_sweep, outcomes)
+        failed = [outcome for outcome in outcomes if outcome.how == "failed"]
         _report(failed, sweep=self.clock is not None)
         if failed or undrawn:
             raise SystemExit(1)
@@ -144,40 +152,38 @@ class Finish(Callback):
     on_multirun_end = on_run_end
 
 
-def _of_command(command: Sweep, found: Sequence[Path]) -> list[Path]:
-    """The errors of this command's runs, without those of other processes in the same folder.
-
-    A search has no list of its runs, so all errors count.
-    """
-    if not command.runs or not found:
-        return list(found)
-    mine = [path for path in found if without_digits(path.parent.name) in command.overrides]
-    others = [path for path in found if path not in mine]  # perhaps under another spelling
-    runs = command.overrides.values() if others else ()  # each is composed, which takes 0.1 s
-    digests = {str(command.identity(run))[:DIGITS] for run in runs}
-    return mine + [path for path in others if path.parent.name[-DIGITS:] in digests]
-
-
-def _cause(folder: Path) -> str:
-    """Why the run of this folder failed, from its error.txt."""
-    file = folder / "error.txt"
-    if not file.is_file():
-        return "failed"
-    return f"failed: {escape_terminal(file.read_text().splitlines()[0])}"
+def _by_now(outcome: Outcome) -> Outcome:
+    """The outcome of a run that another process was executing, if that has ended since."""
+    if outcome.how != "skipped":
+        return outcome
+    if (outcome.path / "run.json").exists():
+        return outcome._replace(how="finished before")
+    try:
+        cause = read_file(outcome.path / "error.txt").decode(errors="replace")
+    except FileNotFoundError:
+        return outcome
+    except OSError as error:
+        cause = f"error.txt cannot be read ({error.strerror})"
+    return outcome._replace(how="failed", cause=(cause.splitlines() or ["no reason given"])[0])
 
 
-def _report(failed: Sequence[Path], *, sweep: bool) -> None:
+def _told(outcome: Outcome) -> str:
+    """How a run ended, in a line: `failed: its cause`."""
+    return f"failed: {outcome.cause}" if outcome.how == "failed" else outcome.how
+
+
+def _report(failed: Sequence[Outcome], *, sweep: bool) -> None:
     """Print which runs failed and why."""
     if failed and sweep:
         print(f"\n{len(failed)} failed:")
-        width = max(len(str(path.parent)) for path in failed)
-        for path in failed:
-            cause = _cause(path.parent).removeprefix("failed: ")
-            print(f"  {str(path.parent):{width}}  {cause}")
+        names = [str(outcome.path) if outcome.path.name else "a run" for outcome in failed]
+        width = max(map(len, names))
+        for name, outcome in zip(names, failed, strict=True):
+            print(f"  {name:{width}}  {escape_terminal(outcome.cause)}")
         print("the traceback of each is in its error.txt")
     elif failed:
-        for path in failed:
-            print(f"{_cause(path.parent)}\nthe traceback is in {path}")
+        for outcome in failed:
+            print(f"{escape_terminal(_told(outcome))}\nthe traceback is in {outcome.path / 'error.txt'}")
 
 
 def _shown(
@@ -195,23 +201,25 @@ def _shown(
         return None
 
 
-def _show_sweep(command: Sweep, records: Sequence[Record], started: float) -> None:
-    """Show the table of the command's runs, or of a search's runs that ended after `started`."""
-    if command.runs:
-        mine = command.found(records)
-    else:
-        mine = [r for r in records if Path(str(r.path), "run.json").stat().st_mtime >= started]
-    if len(mine) == 1:
-        show_run(mine[0])
-    elif mine:
-        show_sweep(mine)
+def _show_sweep(outcomes: Sequence[Outcome]) -> None:
+    """Show the table of the finished runs of a sweep. A record that cannot be read is named."""
+    records = []
+    for path in dict.fromkeys(outcome.path for outcome in outcomes if outcome.how in DONE):
+        try:
+            records.append(load(path))
+        except DamagedError as error:
+            print(f"left out of the table: {error}")
+    if len(records) == 1:
+        show_run(records[0])
+    elif records:
+        show_sweep(records)
 
 
-def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
-    """Draw the figures and tables; whether none failed."""
+def _drawn(config: DictConfig, folder: Path) -> bool:
+    """Draw the figures and tables from the records in `folder`; whether none failed."""
     if not any(config.get(kind) for kind in DRAWING):
         return True
-    written = _shown(_draw, config, folder, records, fault="figures and tables")
+    written = _shown(_draw, config, folder, fault="figures and tables")
     if written is None:
         return False
     for file in written.files:
@@ -223,10 +231,13 @@ def _drawn(config: DictConfig, folder: Path, records: Sequence[Record]) -> bool:
     return not written.failed
 
 
-def _draw(config: DictConfig, folder: Path, records: Sequence[Record]) -> Any:
+def _draw(config: DictConfig, folder: Path) -> Any:
     from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
 
-    return drawn(config, config.hydra.overrides.task, folder, records)
+    records, damaged = read(folder)
+    for fault in damaged.values():
+        print(f"left out of figures and tables: {fault}")
+    return drawn(config, command_words(config.hydra), folder, records)
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
@@ -273,6 +284,9 @@ def show_sweep(records: Sequence[Record]) -> None:
         headings, rows = _by_seed(rows[0][1])
         targets = [(str(place),) for place in range(len(rows))]  # seeds are not compared
     heads = [[headline(record) for record in some] for _, some in rows]
+    several = sorted({len(some) for _, some in rows if len(some) > 1})
+    if several:  # a table has one kind of ±: here the standard deviation over seeds
+        heads = [_without_errors(some) if len(some) == 1 else some for some in heads]
     for most in range(MOST, 0, -1):
         columns = _columns(heads, targets, most) | _cost_columns(rows)
         table = _empty([*headings, *columns], left=range(len(headings)))
@@ -282,12 +296,16 @@ def show_sweep(records: Sequence[Record]) -> None:
         if _width(table) <= _console().width:
             break
     marked = any(cell.endswith(SIGNS[BEST]) for column in columns.values() for cell in column)
-    several = sorted({len(some) for _, some in rows if len(some) > 1})
     legend = LEGEND if marked else ""
     if not marked and len(set(targets)) < len(rows):
         seeds = f"{several[0]} seeds" if several else "1 seed"
         legend = UNDECIDED.format(seeds=seeds, fewest=FEWEST)
     _show(f"{len(records)} runs", table, f"{legend} {_spread_of(several, heads)}")
+
+
+def _without_errors(heads: list[list[KeyNumber]]) -> list[list[KeyNumber]]:
+    """The headlines without standard errors, for a row of one seed beside rows of several."""
+    return [[dataclasses.replace(number, error=None) for number in head] for head in heads]
 
 
 def show_table(file: Path) -> None:

@@ -9,10 +9,10 @@ python -m latticework.scripts.figures experiment=ising_sampling sampler.step_siz
 """
 
 import sys
-from pathlib import Path
 
 from latticework.experiments.papers.draw import drawn
 from latticework.experiments.records.escapes import escape_terminal
+from latticework.experiments.records.identity import mask_passwords
 from latticework.experiments.records.record import BUNDLES, read
 from latticework.experiments.runs import configuration
 from latticework.experiments.runs.errors import told
@@ -26,8 +26,8 @@ def main(overrides: list[str]) -> None:
         return
     about = [word for word in overrides if _is_no_run_s(word)]
     config = configuration.composed(about)
-    words = [word for word in overrides if word not in about]
-    folder = Path(config.outputs, config.name, config.scale)
+    words = [mask_passwords(word) for word in overrides if word not in about]
+    folder = configuration.records_folder(config)
     records, damaged = read(folder)
     bundle = BUNDLES / f"{config.name}.zip"
     if not records and config.scale == "paper" and bundle.is_file():

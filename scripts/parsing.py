@@ -20,4 +20,4 @@ def parser_of(script: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def outputs() -> Path:
-    return Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs"))
+    return Path(os.environ.get("LATTICEWORK_OUTPUTS", "outputs")).expanduser()

@@ -65,7 +65,21 @@ MISTAKES = {
     # Syntax, in Hydra's words.
     "chek": "'chek' is neither a command nor key=value: did you mean check",
     "a^b=[": "'a^b=[' cannot be read (",
-    "data=null": "Config group override must be a string or a list. Got NoneType",
+    **{
+        f"{group}=null": f"{group}=null names no option of {group}: leave it out, or choose "
+        for group in (
+            "adapt",
+            "data",
+            "experiment",
+            "hydra/launcher",
+            "logger",
+            "model",
+            "pretrain",
+            "sampler",
+            "task",
+        )
+    },  # fmt: skip
+    "logger=": "logger= names no option of logger: leave it out, or choose files, tensorboard or",
     "+model=potts": "Multiple values for model. To override a value use",
     "seed=1,2": "To sweep over it, add --multirun to your command line",
     "~zzz": "Could not delete from config. 'zzz' does not exist.",

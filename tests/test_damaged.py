@@ -5,12 +5,14 @@ The exit status is not 0, and there is no traceback.
 
 import json
 import lzma
+import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import command_line
 from fakes import fake
 from omegaconf import OmegaConf
 
@@ -47,6 +49,10 @@ RECORDS = {  # run.json: what is said of it
     json.dumps(RUN | {"config": 3}).encode(): "config in run.json must be a mapping",
     json.dumps(RUN | {"choices": None}).encode(): "choices in run.json must be a mapping",
     json.dumps(RUN | {"files": None}).encode(): "files in run.json must be a mapping",
+    json.dumps(RUN | {"overrides": [1]}).encode(): "overrides in run.json must hold texts only",
+    json.dumps(RUN | {"config": {"task": 3}}).encode(): "config.task in run.json must be a mapping",
+    b"[" * 200_000: f"{UNREADABLE} (ValueError)",
+    b"[" * 150 + b"]" * 150: f"{UNREADABLE} (ValueError)",
     json.dumps(RUN | {"files": {"a.npz": "0"}}).encode(): "a.npz is missing",
     json.dumps(
         RUN | {"overrides": [{"a": 1}]}
@@ -147,6 +153,85 @@ def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
     assert [picture.name for picture in made.pictures] == ["good"]
     assert made.failed == made.wanting
     assert made.failed[0].startswith("bad was not made: ValueError")
+
+
+def plant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Put a record with each fault into `folder`; the names of those that cannot be read."""
+
+    def record(name: str, **changes: object) -> Path:
+        path = folder / name
+        path.mkdir(parents=True)
+        (path / "run.json").write_text(json.dumps(RUN | changes))
+        return path
+
+    opened = os.open
+    forbidden = record("of-another-user") / "metrics.csv"
+    forbidden.write_text("step\n0\n")
+
+    def refuse(path, *args, **kwargs):  # root may read what is forbidden to others
+        if str(path) == str(forbidden):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refuse)
+    (record("deep") / "run.json").write_bytes(b"[" * 200_000)
+    (record("linked-csv") / "metrics.csv").symlink_to(folder / "nothing")
+    os.mkfifo(record("piped-csv") / "metrics.csv")
+    for name, make in {"linked-json": Path.symlink_to, "piped-json": os.mkfifo}.items():
+        path = record(name) / "run.json"
+        path.unlink()
+        make(path, *([folder / "nothing"] if name == "linked-json" else []))
+    record("numbers-as-overrides", overrides=[1])
+    unreadable = sorted(path.name for path in folder.iterdir())
+    record("malformed-overrides", overrides=["a=b=((", "=", ""])
+    for name, make in {"linked-error": Path.symlink_to, "piped-error": os.mkfifo}.items():
+        make(record(name) / "error.txt", *([folder / "nothing"] if "link" in name else []))
+    return unreadable
+
+
+def test_neighbours_that_cannot_be_read_hide_no_failure_and_stop_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run, a run that fails, and a sweep of both, in the folder of records with all faults."""
+    unreadable = plant(tmp_path / "rates_sec3" / "smoke", monkeypatch)
+    quick = ("experiment=rates_sec3", "scale=smoke", "task.steps=5", "task.lambdas=3")
+    failing = "model.shape=[9,9] model.coupling=0.3"  # too many states for an exact answer
+    for words, status, figures in (
+        ("model.coupling=0.3", 0, 1),
+        (failing, 1, 0),
+        ("model.coupling=wrong,0.3", 1, 1),
+    ):
+        assert command_line(*quick, *words.split(), outputs=tmp_path) == status
+        told = "".join(capfd.readouterr())
+        assert told.count("sec3.png") == figures
+        assert ("1 failed:" in told) == (status == 1)
+        for name in unreadable:
+            assert f"left out of figures and tables: the record {tmp_path}" in told
+            assert f"/{name} is damaged" in told
+
+
+PLANTED = (
+    "run.json.partial", ".holder", ".holder.partial", ".crash", "error.txt", "error.txt.partial",
+    "metrics.csv", "metrics.csv.partial", "last.npz", "last.npz.partial", ".trackers",
+    ".trackers.partial",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sampler", ["gwg", "block_gibbs"])  # the latter fails
+def test_no_planted_link_is_followed(sampler: str, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    words = ("model.shape=[2,2]", "scale=smoke", f"sampler={sampler}")
+    status = command_line(*words, outputs=tmp_path / "outputs")
+    (folder,) = (path.parent for path in tmp_path.rglob("*/.hydra"))
+    (folder / "run.json").unlink(missing_ok=True)
+    for name in PLANTED:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(precious)
+    assert command_line(*words, outputs=tmp_path / "outputs") == status
+    assert precious.read_text() == "kept"
+    assert (folder / ("run.json" if status == 0 else "error.txt")).is_file()
+    assert not (folder / "error.txt").is_symlink()
 
 
 @pytest.mark.parametrize("fault", BUNDLES)

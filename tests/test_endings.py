@@ -143,6 +143,27 @@ SWEEPS = {
 }
 
 
+@pytest.mark.parametrize("counts", [(1, 3), (3, 1), (1, 1, 2), (1, 1), (2, 2), (4,)])
+def test_a_table_has_one_kind_of_error(counts, monkeypatch, capsys):
+    """Standard errors within a run, or standard deviations over seeds where a row has several."""
+
+    def heads(record):
+        return [KeyNumber("mean", record.config["seed"] / 7, 0.25, "chains")]
+
+    monkeypatch.setattr(latticework.experiments.finish, "headline", heads)
+    samplers = ("gwg", "dula", "dmala")
+    show_sweep([
+        fake(sampler=sampler, seed=seed)
+        for sampler, count in zip(samplers, counts, strict=False)
+        for seed in range(count)
+    ])  # fmt: skip
+    told = capsys.readouterr().out
+    several = max(counts) > 1
+    assert ("± is the standard deviation over" in told) == several
+    assert ("± is a standard error over chains" in told) == (not several)
+    assert ("± 0.25" in told) == (not several)
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_the_runs_of_a_sweep_are_compared(name, golden, capsys, monkeypatch):
     """Rows on one target with three seeds or more. What is too wide loses its last numbers."""

@@ -1,11 +1,16 @@
 """One record for one resolved configuration, in whatever spelling its run is asked for."""
 
+import copy
 import json
 import os
 import re
 import shutil
 import signal
+import sys
 from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command import command_line
@@ -14,6 +19,7 @@ from kills import ended, start
 
 from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.identity import (
+    BEFORE,
     digest,
     find,
     folder_name,
@@ -22,7 +28,13 @@ from latticework.experiments.records.identity import (
     short_name,
     without_digits,
 )
-from latticework.experiments.records.numbers import CONF, headline, last_row
+from latticework.experiments.records.numbers import (
+    CONF,
+    _declared,
+    _tasks,
+    headline,
+    last_row,
+)
 from latticework.experiments.records.record import load_all, opened
 from latticework.experiments.runs.run import Run
 
@@ -172,6 +184,23 @@ def test_the_identity_is_of_values_not_of_where_and_how():
     assert digest(config(sampler={"step_size": float("inf")})) != mine
 
 
+def test_settings_that_came_later_compare_with_what_was_done_without_them():
+    """For verdicts on older records; the folder of a run keeps its digits."""
+    for key, value in BEFORE.items():
+        *outer, last = key.split(".")
+        old: dict = {"task": {"pretrain": {"a": 1}}, "data": {"a": 1}, "sampler": {"a": 1}}
+        new = copy.deepcopy(old)
+        node = new
+        for name in outer:
+            node = node[name]
+        node[last] = value
+        assert digest(old, seeds=False) == digest(new, seeds=False)
+        assert digest(old) != digest(new)
+        node[last] = "another"
+        assert digest(old, seeds=False) != digest(new, seeds=False)
+        assert node[last] == "another"  # the settings themselves stay
+
+
 def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
     """Nodes of older configurations that a run is not built from: an older record still matches."""
     parts = {"model": {"hidden": 3}, "task": {"chains": 4, "pretrain": None}, "seed": 0}
@@ -231,7 +260,29 @@ def test_a_module_that_moves_changes_no_number_and_runs_nothing_again(tmp_path, 
 def test_a_task_that_is_gone_is_said_to_be_gone(caplog):
     record = fake({"step": [0], "a": [1.0]}, config={"task": {"_target_": "latticework.gone.task"}})
     assert headline(record) == last_row(record)
-    assert "latticework.gone.task cannot be imported" in caplog.text
+    assert "latticework.gone.task is not a task of conf/task" in caplog.text
+
+
+def test_a_record_imports_no_code(tmp_path, monkeypatch, caplog):
+    """Only tasks of conf/task, whatever its `_target_` is. A loaded module may be used."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('executed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    targets = ["planted.task", "planted", "antigravity.sample", "latticework.tools.mutants.main"]
+    for target in [*targets, "latticework.experiments.records.numbers.task", "", None]:
+        record = fake({"step": [0], "a": [1.0]}, config={"task": {"_target_": target}})
+        assert headline(record) == last_row(record)
+        assert f"{target} is not a task of conf/task" in caplog.text
+    assert not {"planted", "antigravity", "latticework.tools.mutants"} & set(sys.modules)
+    monkeypatch.setitem(sys.modules, "loaded", SimpleNamespace(headline=lambda _: ["its own"]))
+    record = fake(config={"task": {"_target_": "loaded.task"}, "published": {}})
+    assert _declared(record)(record) == ["its own"]
+
+
+def test_every_task_of_the_package_has_its_headline():
+    for name, path in _tasks().items():
+        record = fake(config={"task": {"_target_": path}})
+        module = import_module(path.rpartition(".")[0])
+        assert _declared(record) is getattr(module, "headline", last_row), name
 
 
 def test_short_names_are_those_of_one_class_or_function_each():
@@ -243,3 +294,25 @@ def test_short_names_are_those_of_one_class_or_function_each():
     known = Counter(short_name(path) for path in paths if not path.startswith(drawn))
     assert len(known) > 90
     assert [name for name, count in known.items() if count > 1] == []
+
+
+def test_thousands_of_other_records_are_examined_once(tmp_path, monkeypatch):
+    """A sweep asks for each of its runs; each folder beside them is looked at once a process."""
+    for number in range(30):
+        name = f"x={number}" if number % 2 else f"x={number}-{number:08x}"
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"config": {"task": {"a": number}}}))
+    looked = Counter()
+    exists, opened = Path.exists, os.open
+
+    def count(path, *args, **kwargs):
+        looked[Path(path).parent] += 1
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", count)
+    monkeypatch.setattr(Path, "exists", lambda path: looked.update([path.parent]) or exists(path))
+    for seed in range(20):
+        assert find(tmp_path, {"task": {"a": "new"}, "seed": seed}) is None
+    assert len(looked) == 30
+    assert set(looked.values()) == {1}
+    assert find(tmp_path, {"task": {"a": 3}}) == tmp_path / "x=3"

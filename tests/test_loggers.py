@@ -14,7 +14,7 @@ from trackers import of_wandb
 
 from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.loggers import About
+from latticework.experiments.runs.loggers import About, WandB
 from latticework.experiments.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -132,6 +132,40 @@ def test_a_run_writes_to_both_trackers_in_its_own_folder(tmp_path):
     assert run["rows"][20]["acceptance"] == pytest.approx(metrics[20])
     assert run["summary"]["mean_exact"] == pytest.approx(record.document["mean_exact"])
     assert scalars(record.path, "acceptance")[-1] == (20, pytest.approx(metrics[20]))
+
+
+@pytest.mark.parametrize(
+    ("added", "before"),
+    [
+        ("tensorboard", ()),
+        ("wandb", ()),
+        ("tensorboard", ("logger=wandb",)),
+        ("wandb", ("logger=tensorboard",)),
+    ],
+)
+def test_a_tracker_that_is_added_later_gets_the_record(tmp_path, monkeypatch, added, before):
+    """Once, as if it had been there; the record stays."""
+    if "logger=wandb" in before:  # its own files are tested above
+        for method in ("start", "log", "result", "finish"):
+            monkeypatch.setattr(WandB, method, lambda *_: None)
+    words = ("model.shape=[2,2]", "scale=smoke", "sampler=gwg")
+    assert command_line(*words, *before, outputs=tmp_path) == 0
+    (record,) = load_all(tmp_path)
+    for _ in range(2):
+        assert command_line(*words, f"logger={added}", outputs=tmp_path) == 0
+    (after,) = load_all(tmp_path)
+    assert after.fingerprint == record.fingerprint
+    rows = record.metrics.set_index("step")
+    if added == "wandb":
+        (run,) = written_by_wandb(record.path)
+        assert {step: row["acceptance"] for step, row in run["rows"].items()} == pytest.approx(
+            rows["acceptance"].to_dict(), nan_ok=True
+        )
+        assert run["summary"]["mean_exact"] == pytest.approx(record.document["mean_exact"])
+        return
+    known = [(step, pytest.approx(x, nan_ok=True)) for step, x in rows["acceptance"].items()]
+    assert scalars(record.path, "acceptance") == known
+    assert len(scalars(record.path, "final/mean")) == 1
 
 
 def test_the_figures_of_a_command_are_media(tmp_path):

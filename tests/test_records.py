@@ -197,6 +197,18 @@ def test_an_unfinished_run_starts_afresh(outputs):
     assert not superseded(outputs)
 
 
+@pytest.mark.parametrize("words", [(), ("seed=0,1", "-m")], ids=["run", "sweep"])
+@pytest.mark.parametrize("by", ["variable", "word"])
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, by, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    given = {"variable": "~/y", "word": "elsewhere"}[by]
+    more = ("outputs='~/y'",) if by == "word" else ()
+    assert command_line(*SMALL[:2], "sampler=gwg", *more, *words, outputs=given) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert len(load_all(tmp_path / "home" / "y" / "sampling" / "smoke")) == (2 if words else 1)
+
+
 # Sweeps and failures.
 
 
@@ -242,7 +254,7 @@ def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypat
     def composed(*_):
         raise AssertionError
 
-    monkeypatch.setattr(Sweep, "identity", composed)
+    monkeypatch.setattr(Sweep, "stands_for", composed)
     monkeypatch.setattr(latticework.experiments.finish, "_show_sweep", lambda *_: None)
     words = (*SMALL, *NO_FILE, "~figures", "seed=0,1", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1

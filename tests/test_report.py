@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -34,7 +35,15 @@ from latticework.experiments.papers.view import Report, gather
 from latticework.experiments.records.identity import without_digits
 from latticework.experiments.records.numbers import Estimate, duration, number
 from latticework.experiments.records.record import BUNDLES, Record, load_all
-from latticework.experiments.runs.sweeps import CONF, also, asked, declared, kind
+from latticework.experiments.runs.sweeps import (
+    CONF,
+    also,
+    asked,
+    compose_settings,
+    declared,
+    kind,
+    stored_settings,
+)
 from latticework.scripts.reproduce import commands
 
 ROOT = CONF.parent
@@ -223,17 +232,66 @@ def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     )
 
 
+def stands_for(sweep, record, *words, **changes):
+    """The runs of the sweep for which a record with other words or settings stands."""
+    config = copy.deepcopy(record.config)
+    for key, value in changes.items():
+        *outer, last = key.split("__")
+        node = config
+        for name in outer:
+            node = node[name]
+        node[last] = value
+    document = {**record.document, "overrides": list(words), "config": config}
+    return sweep.stands_for(Record(Path("run"), document))
+
+
 def test_a_run_that_names_no_seed_has_the_default_one():
     sweep = declared("ising_sampling", "paper")
+    (record,) = [
+        record for record in load_all(BUNDLES / "ising_sampling.zip")
+        if record.choices["sampler"] == "dula" and record.config["seed"] == 0
+    ]  # fmt: skip
+    for words in ((), ("sampler=dula",), ("sampler=dula", "seed=0"), ("sampler=gwg", "seed=7")):
+        assert stands_for(sweep, record, *words) == {"sampler=dula,seed=0"}  # words do not decide
+    assert stands_for(sweep, record, "sampler=dula", "seed=3", seed=3) == {"sampler=dula,seed=3"}
+    assert stands_for(sweep, record, "seed=77", seed=77) == set()  # an additional seed
+    assert stands_for(sweep, record, "model_seed=1", model_seed=1) == set()
+    assert stands_for(sweep, record, "sampler=dula", sampler__step_size=0.9) is None
 
-    def stands_for(*words, **seeds):
-        document = {"overrides": ["sampler=dula", *words], "config": {"seed": 0, **seeds}}
-        return sweep.stands_for(Record(Path("run"), document))
 
-    assert stands_for() == {"sampler=dula,seed=0"}
-    assert stands_for("seed=3", seed=3) == {"sampler=dula,seed=3"}
-    assert stands_for("seed=77", seed=77) == set()  # an additional seed
-    assert stands_for("model_seed=1", model_seed=1) == set()
+def changed(value):
+    return not value if isinstance(value, bool) else value + 0.123  # no declared value
+
+
+@pytest.mark.parametrize("bundle", sorted(file.stem for file in BUNDLES.glob("*.zip")))
+def test_a_record_of_before_a_default_was_changed_decides_nothing(bundle):
+    """Each number of its parts in turn is what a default was before; its words are those of now."""
+    sweep = declared(bundle, "paper")
+    records = load_all(BUNDLES / f"{bundle}.zip")
+    mine, _ = sweep.divided(records)
+    assert mine
+    record = mine[0]
+    words = record.document["overrides"]
+    count = 0
+    for part in ("model", "sampler", "task"):
+        for key, value in (record.config[part] or {}).items():
+            if isinstance(value, int | float) and value != float("inf"):
+                setting = {f"{part}__{key}": changed(value)}
+                assert stands_for(sweep, record, *words, **setting) is None, key
+                count += 1
+    assert count
+
+
+def test_the_stored_settings_are_those_of_the_files_in_conf():
+    """Else python -m workshop.declared stores them again."""
+    stored = stored_settings()
+    assert stored, "conf/ has changed: python -m workshop.declared"
+    for words in sorted(stored)[::150]:
+        assert compose_settings(tuple(words.split(" "))) == stored[words]
+    names = [name for name in catalogue().experiments() if (BUNDLES / f"{name}.zip").is_file()]
+    for name in names:
+        for words in declared(name, "paper").spellings():
+            assert " ".join(words) in stored
 
 
 def test_variants_of_data_count_under_their_own_names():

@@ -10,6 +10,7 @@ digits, and are found by the configuration in run.json.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
+
+from latticework.experiments.records.files import read_json
 
 # The groups from which run.py builds a run. Other keys feed these by interpolation (budget, sizes),
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
@@ -30,7 +33,31 @@ LONGEST = 120  # characters of a folder's name
 DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
 # Settings that older records lack, which mean null.
 LATER = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
+# Settings that came later, and the values that stand for what older records did without them. Only
+# `digest(seeds=False)` leaves them out: the folders of runs keep their digits.
+BEFORE = {
+    "data.sentences": None,
+    "data.split": "random",
+    "sampler.coding": None,
+    "sampler.hot": 0,
+    "task.pretrain.visible_bias": "data",
+}
 SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
+
+
+# A password in a URL, before the last @ of its host, or among its parameters.
+PASSWORDS = (
+    re.compile(r"(://[^\s/:@]*:)[^\s@]*(?:@[^\s/@]*)*(?=@)"),
+    re.compile(r"([?&](?:password|passwd|pwd|token|secret|api_key)=)[^&\s]+", re.IGNORECASE),
+)
+MASK = "***"
+
+
+def mask_passwords(text: str) -> str:
+    """`text` without the passwords of its URLs: `postgresql://user:***@host/name`."""
+    for pattern in PASSWORDS if "://" in text else ():
+        text = pattern.sub(rf"\g<1>{MASK}", text)
+    return text
 
 
 def same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
@@ -43,18 +70,35 @@ def same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
 
 
 def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
-    """A hash of the identity, as hexadecimal digits; `seeds=False` leaves out the seeds."""
+    """A hash of the identity, as hexadecimal digits.
+
+    `seeds=False` leaves out the seeds, and settings with their values in BEFORE, so that it
+    compares the settings of runs of different releases.
+    """
     found = identity(config)
     if not seeds:
         found = {key: value for key, value in found.items() if key not in SEEDS}
+        for key, value in BEFORE.items():
+            _drop(found, key.split("."), value)
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def _drop(settings: dict[str, Any], path: list[str], value: Any) -> None:
+    """Remove the setting at `path` from nested `settings` if it has the `value`."""
+    *outer, last = path
+    node: Any = settings
+    for name in outer:
+        node = node.get(name) if isinstance(node, dict) else None
+    if isinstance(node, dict) and last in node and node[last] == value:
+        del node[last]
 
 
 def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str, Any]:
     """The part of a resolved configuration that determines the numbers, in canonical form.
 
     Whole numbers are integers, so that 1 and 1.0 are equal. Classes and functions have their
-    `short_name`. Of the keys in SOURCES, only those in `sources` are kept.
+    `short_name`. Passwords in URLs are masked, as in records. Of the keys in SOURCES, only those in
+    `sources` are kept.
     """
     config = _since_0_3(config)
     kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
@@ -101,7 +145,7 @@ def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
         return [canonical(item, dropped) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value
+    return mask_passwords(value) if isinstance(value, str) else value
 
 
 def leaves(value: Any, key: str = "") -> dict[str, Any]:
@@ -130,7 +174,7 @@ def joined(words: Iterable[str]) -> str:
 
     If it is truncated, or some of its characters are replaced, a digest is appended.
     """
-    text = ",".join(sorted(words))
+    text = ",".join(sorted(map(mask_passwords, words)))
     name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", text) or "default"
     if name in (text, "default") and len(name) <= LONGEST:
         return name
@@ -158,9 +202,12 @@ def text_of(key: str, override: Override) -> str:
     """An override in canonical spelling."""
     if override.is_delete() and override.value() is None:
         return key
-    if override.is_discrete_sweep():
-        return f"{key}={','.join(map(str, override.sweep_string_iterator()))}"
-    if override.is_sweep_override():  # a search's
+    is_glob = override.value_type is ValueType.GLOB_CHOICE_SWEEP
+    if override.is_discrete_sweep() and not is_glob:
+        values = [str(value) for value in override.sweep_string_iterator()]
+        is_shuffled = getattr(override.value(), "shuffle", False)
+        return f"{key}={','.join(sorted(values) if is_shuffled else values)}"
+    if override.is_sweep_override():  # of a search, or of the options that match a pattern
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
@@ -176,23 +223,42 @@ def without_digits(name: str) -> str:
 
 
 def find(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder in `parent` of a run of `config` that has begun, or None; a finished one first."""
+    """The folder in `parent` of a run of `config` that has begun, or None; a finished one first.
+
+    Lists names only, because a sweep asks for each of its runs, beside thousands of others.
+    """
     mine = digest(config)
-    folders = list(parent.glob(f"*-{mine[:DIGITS]}")) or _of_0_2(parent, mine)
+    names = list_names(parent)
+    end = f"-{mine[:DIGITS]}"
+    folders = [parent / name for name in names if name.endswith(end)]
+    folders = folders or _folders_of_0_2(parent, names, mine)
     for file in ("run.json", LOCK):
         if begun := sorted(folder for folder in folders if (folder / file).exists()):
             return begun[0]
     return None
 
 
-def _of_0_2(parent: Path, mine: str) -> list[Path]:
+def list_names(folder: Path) -> list[str]:
+    """The names in `folder`; none if there is no such folder."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - makes no paths of the names
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+# By the names in a folder; "" for folders of later releases. Each is examined once a process.
+_digests_of_0_2: dict[Path, dict[str, str]] = {}
+
+
+def _folders_of_0_2(parent: Path, names: Iterable[str], mine: str) -> list[Path]:
     """The folders of records of release 0.2 with the digest `mine`; goes with 0.4."""
-    found = []
-    for file in parent.glob("*/run.json"):
-        folder = file.parent
-        if without_digits(folder.name) != folder.name and not (folder / ".identity").exists():
-            continue  # of this release
-        with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # damaged
-            if digest(json.loads(file.read_text())["config"]) == mine:
-                found.append(folder)
-    return found
+    known = _digests_of_0_2.setdefault(parent, {})
+    for name in names:
+        if name in known:
+            continue
+        if without_digits(name) != name and not (parent / name / ".identity").exists():
+            known[name] = ""
+            continue
+        with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # unfinished
+            known[name] = digest(read_json(parent / name / "run.json")["config"])
+    return [parent / name for name, its in known.items() if its == mine]

@@ -11,6 +11,7 @@ numbers beside them under `published` in its YAML.
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -229,14 +230,18 @@ def headline(record: Record) -> list[KeyNumber]:
 def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
     """The function `headline` of the task's module, or `last_row` if there is none.
 
-    A task of this package is found by its name, wherever it was when the record was made.
+    A task of this package is found by its name, wherever it was when the record was made. Another
+    module is used only if the running command has imported it: a record must not choose which code
+    is executed.
     """
-    target = str(record.config["task"]["_target_"])
-    try:
-        module = import_module(_tasks().get(short_name(target), target).rpartition(".")[0])
-    except ImportError:  # a task that was removed, or a user's that is not on the path
-        log.warning("%s cannot be imported: %s shows its last row", target, record.path)
-        return last_row
+    target = str((record.config.get("task") or {}).get("_target_"))
+    if known := _tasks().get(short_name(target)):
+        module: Any = import_module(known.rpartition(".")[0])
+    else:
+        is_own = target.startswith("latticework.")  # a task that was removed
+        module = None if is_own else sys.modules.get(target.rpartition(".")[0])
+    if module is None:
+        log.warning("%s is not a task of conf/task: %s shows its last row", target, record.path)
     return getattr(module, "headline", last_row)
 
 

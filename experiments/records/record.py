@@ -11,9 +11,10 @@ import glob
 import hashlib
 import json
 import logging
+import os
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from latticework.experiments.records.archive import LARGEST, DamagedError, open_archive
 from latticework.experiments.records.escapes import escape_terminal
+from latticework.experiments.records.files import read_file, read_json
 from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
 
 if TYPE_CHECKING:
@@ -172,12 +174,12 @@ class Record:
         """metrics.csv, one row a reading."""
         import pandas as pd  # takes long to import, and runs, which use this module, need none
 
-        return pd.read_csv(BytesIO((self.path / "metrics.csv").read_bytes()))
+        return pd.read_csv(BytesIO(read_file(self.path / "metrics.csv")))
 
     def arrays(self, name: str) -> dict[str, NDArray]:
         """The arrays of `<name>.npz`. Raises FileNotFoundError naming the record."""
         try:
-            content = (self.path / f"{name}.npz").read_bytes()
+            content = read_file(self.path / f"{name}.npz")
         except (FileNotFoundError, KeyError) as error:
             raise FileNotFoundError(f"{self.path} holds no {name}.npz") from error
         most = LARGEST_ARRAYS if self.bundle is None else LARGEST
@@ -190,10 +192,10 @@ class Record:
         In bundles and older records, whose run.json holds no checksums, the other files are hashed
         as well.
         """
-        digest = hashlib.sha256((self.path / "run.json").read_bytes())
+        digest = hashlib.sha256(read_file(self.path / "run.json"))
         if "files" not in self.document:
             for name in sorted(name for name in self.files if name.endswith(RESULTS)):
-                digest.update(name.encode() + (self.path / name).read_bytes())
+                digest.update(name.encode() + read_file(self.path / name))
         return digest.hexdigest()
 
     @property
@@ -259,8 +261,8 @@ def _record(path: Path | zipfile.Path, document: dict[str, Any], fault: str) -> 
 def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
     """run.json of the record at `path`, and a description of its damage, "" if intact."""
     try:
-        found = json.loads((path / "run.json").read_text())
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        found = read_json(path / "run.json")
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         return {}, f"run.json cannot be read ({type(error).__name__})"
     if not isinstance(found, dict):
         return {}, f"run.json holds no record, but a {type(found).__name__}"
@@ -291,7 +293,7 @@ def _fault(document: dict[str, Any]) -> str:
 def checksums(path: Path) -> dict[str, str]:
     """SHA-256 of every result file in the folder of a record, by name."""
     files = sorted(file for file in path.iterdir() if file.suffix in RESULTS)
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {file.name: hashlib.sha256(read_file(file)).hexdigest() for file in files}
 
 
 def damage(path: Path | zipfile.Path) -> str:
@@ -304,7 +306,11 @@ def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
     document, fault = _document(path)
     if fault or not isinstance(path, Path):
         return document, fault
-    found = checksums(path)
+    try:
+        found = checksums(path)
+    except OSError as error:  # another user's file, or a link to nothing
+        name = Path(error.filename).name if error.filename else "a file"
+        return document, f"{name} cannot be read ({type(error).__name__})"
     faults = [
         f"{name} is {'changed' if name in found else 'missing'}"
         for name, digest in document.get("files", {}).items()
@@ -332,12 +338,19 @@ def read(root: Path) -> tuple[list[Record], dict[str, str]]:
     if root.suffix == ".zip" and root.is_file():
         return _bundled(root), {}
     records, damaged = [], {}
-    for file in sorted(root.rglob("run.json")):
+    for folder in sorted(_begun(root)):
         try:
-            records.append(load(file.parent))
+            records.append(load(folder))
         except DamagedError as error:
-            damaged[file.parent.name] = str(error)
+            damaged[folder.name] = str(error)
     return records, damaged
+
+
+def _begun(root: Path) -> Iterator[Path]:
+    """The folders below `root` with a run.json, which may be a link to nothing."""
+    for folder, folders, files in os.walk(root):
+        if "run.json" in (*folders, *files):
+            yield Path(folder)
 
 
 def _bundled(file: Path) -> list[Record]:

@@ -5,6 +5,7 @@ Resolvers of OmegaConf for the YAML files:
 - `${scaled:steps}`: a number of the experiment, from the column of `scales` for this run.
 - `${at_scale:100,20,4}`: a default of a task or data set, at scale=paper, quick and smoke.
 - `${folder:}`: a run's folder.
+- `${user_path:~/x}`: a path with the home folder.
 - `${commands:}`, `${groups:}` and `${experiments:}`: what --help lists.
 
 A part is a node with a `_target_`. Its keys must be arguments of the target, and its values must
@@ -18,8 +19,8 @@ import os
 import pkgutil
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
@@ -29,10 +30,12 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers.oc import env
 
 from latticework.experiments import CONF
 from latticework.experiments.records.identity import (
@@ -41,6 +44,7 @@ from latticework.experiments.records.identity import (
     SOURCES,
     find,
     folder_name,
+    mask_passwords,
     run_name,
     short_name,
 )
@@ -97,11 +101,11 @@ def folder(*, _root_: DictConfig) -> str:
     An existing folder of the same resolved configuration is reused, so that a run finds its record
     however it was spelled. `experiments.runs.recording` makes the final choice, under a lock.
     """
-    hydra = _root_.hydra
-    naming = hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys
+    naming = command_words(_root_.hydra), _root_.hydra.job.config.override_dirname.exclude_keys
     try:
         config = resolved(_root_)
-        parent = Path(config["outputs"], str(config["name"]), str(config["scale"]))
+        outputs = Path(config["outputs"]).expanduser()
+        parent = outputs / str(config["name"]) / str(config["scale"])
         found = find(parent, config)
         return folder_name(config, *naming) if found is None else found.name
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
@@ -113,16 +117,81 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 
     `${hydra:...}` reads the `hydra` of `config`; in a run, whose configuration has none, the run's.
     """
+    with _hydra_of(config):
+        plain: Any = OmegaConf.to_container(_own(config), resolve=True, throw_on_missing=True)
+        return plain
+
+
+def storable(config: DictConfig, plain: dict[str, Any]) -> dict[str, Any]:
+    """`plain`, the resolved `config`, as records and trackers may show it.
+
+    Texts that contain environment variables stay as written, `${oc.env:NAME}`, because they may be
+    secrets. Variables of this project, which name folders, are resolved, and so is what
+    `oc.decode` makes of a variable, such as a number. Passwords in URLs are masked.
+    """
+
+    def as_written(name: str, *default: Any) -> str | None:
+        if str(name).startswith(PROJECTS):
+            return env(name, *default)
+        return f"{OPENING}{','.join(map(str, (name, *default)))}{CLOSING}"
+
+    OmegaConf.register_new_resolver("oc.env", as_written, replace=True)
+    try:
+        with _hydra_of(config):
+            shown: Any = _as_written(_own(config), plain)
+            return shown
+    finally:
+        OmegaConf.register_new_resolver("oc.env", env, replace=True)
+
+
+PROJECTS = "LATTICEWORK_"  # how the environment variables of this project begin
+OPENING, CLOSING = "\0oc.env:", "\0"  # no interpolation, which OmegaConf would resolve
+
+
+def _as_written(node: Any, plain: Any) -> Any:
+    """`plain` with the texts of `node` that contain environment variables."""
+    if isinstance(plain, dict | list):
+        items = plain.items() if isinstance(plain, dict) else enumerate(plain)
+        shown = {}
+        for key, value in items:
+            try:
+                inner = node[key]
+            except Exception:  # noqa: BLE001 - a resolver that needs the variable's value
+                inner = value
+            shown[key] = _as_written(inner, value)
+        return shown if isinstance(plain, dict) else list(shown.values())
+    if not isinstance(plain, str):
+        return plain
+    text = node if isinstance(node, str) and OPENING in node else plain
+    return mask_passwords(text.replace(OPENING, "${oc.env:").replace(CLOSING, "}"))
+
+
+def _own(config: DictConfig) -> DictConfig:
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+@contextmanager
+def _hydra_of(config: DictConfig) -> Iterator[None]:
+    """Let `${hydra:...}` read the `hydra` of `config`, if it has one, inside the block."""
     running = HydraConfig.instance()
     before = running.cfg
     if "hydra" in config:
         running.cfg = config  # type: ignore[assignment]
     try:
-        own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-        plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-        return plain
+        yield
     finally:
         running.cfg = before
+
+
+def command_words(hydra: Any) -> list[str]:
+    """The overrides of the run or command of `hydra` as written, with passwords masked."""
+    words: Any = OmegaConf.to_container(hydra.overrides.task)
+    return [mask_passwords(word) for word in words]
+
+
+def user_path(path: str) -> str:
+    """`path` with `~` as the home folder, which a shell expands at the start of a word only."""
+    return str(Path(path).expanduser())
 
 
 def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
@@ -202,7 +271,7 @@ def groups() -> str:
 
 def register() -> None:
     """Register the resolvers with OmegaConf."""
-    for resolver in (commands, groups, folder, scaled, at_scale, experiments):
+    for resolver in (commands, groups, folder, scaled, at_scale, experiments, user_path):
         OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
 
 
@@ -212,14 +281,27 @@ def composed(words: Iterable[str], name: str = "config") -> DictConfig:
     Composes also while Hydra runs a command.
     """
     register()
-    is_running = GlobalHydra.instance().is_initialized()
-    with nullcontext() if is_running else initialize_config_dir(str(CONF), version_base="1.3"):
+    with _hydra():
         return compose(name, list(words), return_hydra_config=True)
+
+
+def parse_overrides(words: Sequence[str]) -> list[Override]:
+    """The overrides that `words` spell; a glob among them lists the options of its group."""
+    with _hydra():
+        loader = GlobalHydra.instance().config_loader()
+        return OverridesParser.create(config_loader=loader).parse_overrides(list(words))
+
+
+def _hydra() -> AbstractContextManager[Any]:
+    """Hydra with the files of conf/ inside the block; the running command's if there is one."""
+    if GlobalHydra.instance().is_initialized():
+        return nullcontext()
+    return initialize_config_dir(str(CONF), version_base="1.3")
 
 
 def records_folder(config: DictConfig) -> Path:
     """Where the records of a command are."""
-    return Path(config.outputs) / config.name / config.scale
+    return Path(config.outputs).expanduser() / config.name / config.scale
 
 
 def check_names(command: Iterable[str]) -> None:
@@ -238,8 +320,13 @@ def check_names(command: Iterable[str]) -> None:
                 f"{word} is a list, and a run has one {group}: {group}={names} with --multirun is "
                 "a run for each"
             )
+        known = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+        if value in ("", "null"):
+            options = ", ".join(known[:-1]) + f" or {known[-1]}" if known else "its options"
+            raise ConfigurationError(
+                f"{word} names no option of {group}: leave it out, or choose {options}"
+            )
         if ".." in value or value.startswith("/"):
-            known = [file.stem for file in (CONF / group).glob("*.yaml")]
             raise ConfigurationError(
                 f"{word} is a path, and {group} takes the name of one of its options: "
                 f"{nearest(Path(value).name, known)}"
@@ -298,7 +385,7 @@ def check_added(config: DictConfig) -> None:
     loader = GlobalHydra.instance().config_loader()
     given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
     every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
-    for override in OverridesParser.create().parse_overrides(given["task"]):
+    for override in parse_overrides(given["task"]):
         key = override.key_or_group
         if not (override.is_add() or override.is_force_add()) or "." in key or key in own:
             continue
@@ -335,9 +422,8 @@ def check_folder(config: DictConfig) -> None:
 def check_sweep(config: DictConfig) -> None:
     """Raise ConfigurationError for an empty sweep in `config`, or one over a key of `SINGLE`."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
-    words = [*(f"{k}={v}" for k, v in params.items()), *config.hydra.overrides.task]
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    last = {override.get_key_element(): override for override in parser.parse_overrides(words)}
+    words = [*(f"{k}={v}" for k, v in params.items()), *command_words(config.hydra)]
+    last = {override.get_key_element(): override for override in parse_overrides(words)}
     for key, override in last.items():
         if key in SINGLE and override.is_sweep_override():
             several = f"{override.input_line} gives several values"

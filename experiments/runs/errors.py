@@ -29,6 +29,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
+from latticework.experiments.records.identity import mask_passwords
 from latticework.sampling.messages import cut, in_a_line, nearest
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
@@ -36,6 +37,14 @@ warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated
 if not any(word.startswith("--info") for word in sys.argv):  # which Hydra answers in its log
     for _name in ("hydra", "hydra_plugins"):  # a sweep has a line of ours for each run
         logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+def end_on_broken_callbacks() -> None:
+    """Let an error in a callback of Hydra end the command; Hydra makes a warning of it."""
+    warnings.filterwarnings("error", message=r"Callback \S+ raised ")
+
+
+end_on_broken_callbacks()  # in the processes of launchers, too
 # submitit tells twice, of each poll, that a cluster keeps no accounts. It then waits for results.
 logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
 
@@ -54,7 +63,14 @@ class UnwritableError(OSError):
 
 
 def summary(error: BaseException) -> str:
-    """What went wrong in a run, in one line; if a part could not be built, which part and why."""
+    """What went wrong in a run, in one line; if a part could not be built, which part and why.
+
+    Passwords in URLs are masked.
+    """
+    return mask_passwords(_described(error))
+
+
+def _described(error: BaseException) -> str:
     if isinstance(error, InstantiationException) and error.__cause__:
         target = re.findall(r"target '([^']+)'", str(error))[:1]
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
@@ -100,7 +116,9 @@ def told() -> Iterator[None]:
     os.environ[OURS] = str(int(wants_traceback()))
     os.environ[HYDRAS] = "1"
     try:
-        yield
+        with warnings.catch_warnings():
+            end_on_broken_callbacks()
+            yield
     except KeyboardInterrupt:  # outside the blocks where a run handles its signals
         print("stopped by SIGINT: the same command starts again", file=sys.stderr)
         raise SystemExit(130) from None
@@ -117,7 +135,7 @@ def end(error: Exception) -> NoReturn:
     """Print why, and exit with status 1."""
     if wants_traceback():
         traceback.print_exception(error)
-    lines = _explained(error, sys.argv[1:]).splitlines()
+    lines = mask_passwords(_explained(error, sys.argv[1:])).splitlines()
     print("\n".join(map(escape_terminal, lines)), file=sys.stderr)
     raise SystemExit(1) from None
 

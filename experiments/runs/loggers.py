@@ -6,13 +6,14 @@ end of a command. See docs/logging.md.
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from latticework.experiments.records.identity import leaves
+from latticework.experiments.records.identity import leaves, mask_passwords
 from latticework.experiments.records.numbers import KeyNumber
 
 ID = "wandb_id.txt"  # in a folder; moved away with a record that is made again
@@ -65,12 +66,18 @@ class WandB:
     def _init(
         self, path: Path, config: dict[str, Any], job_type: str, tags: Sequence[str] = ()
     ) -> None:
-        import wandb
-
         known = path / ID
         if not known.exists():
             known.write_text(uuid4().hex[:8])
-        self._run = wandb.init(
+        with _masked_words():  # which wandb stores
+            self._run = self._started(path, config, job_type, tags, known)
+
+    def _started(
+        self, path: Path, config: dict[str, Any], job_type: str, tags: Sequence[str], known: Path
+    ) -> Any:
+        import wandb
+
+        return wandb.init(
             project=self.project,
             mode=self.mode,
             dir=str(path),
@@ -121,6 +128,17 @@ class WandB:
             self._run.log({f"{'tables' if is_table else 'figures'}/{file.stem}": media})
         self._done = True
         self.finish()
+
+
+@contextmanager
+def _masked_words() -> Iterator[None]:
+    """Mask passwords in the words of the command inside the block."""
+    before = sys.argv
+    sys.argv = [mask_passwords(word) for word in before]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 TAGS = ("model", "data", "sampler")

@@ -8,7 +8,6 @@ and `.crash` says how it died if a signal killed it (experiments/runs/signals.py
 """
 
 import atexit
-import glob
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -27,28 +26,39 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from latticework.experiments.records.identity import LOCK, find, run_name, same, without_digits
-from latticework.experiments.records.numbers import headline
-from latticework.experiments.records.record import checksums, damage, load
+from latticework.experiments.records.files import read_file, read_json
+from latticework.experiments.records.identity import (
+    LOCK,
+    SEEDS,
+    digest,
+    find,
+    list_names,
+    mask_passwords,
+    run_name,
+    same,
+    without_digits,
+)
+from latticework.experiments.records.numbers import columns, headline
+from latticework.experiments.records.record import Record, checksums, damage, load
 from latticework.experiments.runs import storage
-from latticework.experiments.runs.configuration import checked, resolved
+from latticework.experiments.runs.configuration import (
+    checked,
+    command_words,
+    resolved,
+    storable,
+)
 from latticework.experiments.runs.errors import summary, wants_traceback
-from latticework.experiments.runs.loggers import About, tried
+from latticework.experiments.runs.loggers import About, Logger, tried
 from latticework.experiments.runs.machine import edited, facts, inputs, peak_memory, replaced
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import crash_noted, death, stoppable
+from latticework.experiments.runs.sweeps import Outcome
 from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
 HOLDER = ".holder"
+TRACKERS = ".trackers"  # names those that have a finished record, if some came later
 Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
-
-
-class Outcome(NamedTuple):
-    """How a run ended, and the folder of its record."""
-
-    path: Path
-    how: Literal["finished", "finished before", "failed", "skipped"]
 
 
 def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
@@ -70,15 +80,28 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     sweep reports the failures.
     """
     asked = Path(HydraConfig.get().runtime.output_dir)
+    _mask_files(asked)
     try:
         # A single run was checked before Hydra made its folder (experiments/finish.py).
         # In a sweep each run is checked here, so that a mistake in one does not stop the others.
         config = resolved(cfg) if HydraConfig.get().mode == RunMode.RUN else checked(cfg)
         path = _claimed(asked, config)
+        shown = storable(cfg, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(asked, error)
     with stoppable(), _held(path) as ours:
-        return _record(cfg, config, path, prepare) if ours else Outcome(path, "skipped")
+        return _record(cfg, config, shown, path, prepare) if ours else Outcome(path, "skipped")
+
+
+def _mask_files(folder: Path) -> None:
+    """Mask the passwords in what Hydra has written of a run's configuration."""
+    for file in (*folder.glob(".hydra/*.yaml"), folder.parent / "multirun.yaml"):
+        try:
+            text = read_file(file).decode()
+            if (masked := mask_passwords(text)) != text:
+                storage.write(file, masked)
+        except FileNotFoundError:  # a run of its own has no multirun.yaml
+            continue
 
 
 def _claimed(asked: Path, config: dict[str, Any]) -> Path:
@@ -95,27 +118,33 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
         (path / LOCK).open("a").close()  # it has begun; its time of writing stays
         if path != asked:
             _remove_if_unused(asked)
-        own = run_name(hydra.overrides.task, hydra.job.config.override_dirname.exclude_keys)
-        for file in sorted(parent.glob(f"{glob.escape(own)}*/run.json")):
-            if file.parent == path or without_digits(file.parent.name) != own:
+        words = command_words(hydra)
+        own = run_name(words, hydra.job.config.override_dirname.exclude_keys)
+        has_variables = any("${oc.env:" in word for word in words)  # the same words, other settings
+        for name in () if has_variables else sorted(list_names(parent)):
+            file = parent / name / "run.json"
+            if name == path.name or without_digits(name) != own or not file.exists():
                 continue
             if _experiment_of(file) == experiment:
-                with FileLock(file.parent / LOCK):
-                    storage.set_aside(file.parent, _outputs(config))
+                try:
+                    with FileLock(file.parent / LOCK):
+                        storage.set_aside(file.parent, _outputs(config))
+                except OSError as error:  # another user's record does not stop this run
+                    log.warning("%s has other settings and stays: %s", file.parent, error)
     return path
 
 
 def _experiment_of(record: Path) -> str | None:
     """The experiment of a run.json; None without one, or if the file is damaged."""
     try:
-        return json.loads(record.read_text())["choices"].get("experiment")
-    except (ValueError, KeyError):
+        return read_json(record)["choices"].get("experiment")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
 def _outputs(config: dict[str, Any]) -> Path:
     """The outputs folder, spelled as in the folder that Hydra made: links are not resolved."""
-    return Path(os.path.abspath(config["outputs"]))  # noqa: PTH100 - Path.resolve follows links
+    return Path(os.path.abspath(Path(config["outputs"]).expanduser()))  # noqa: PTH100 - Path.resolve follows links
 
 
 def _remove_if_unused(folder: Path) -> None:
@@ -124,24 +153,54 @@ def _remove_if_unused(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _record(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> Outcome:
+def _record(
+    cfg: DictConfig, config: dict[str, Any], shown: dict[str, Any], path: Path, prepare: Prepare
+) -> Outcome:
     try:
         (path / "error.txt").unlink(missing_ok=True)
         if (path / "run.json").exists():
             if fault := damage(path):
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-            elif not cfg.force and _holds(path, config, cfg):
+            elif not cfg.force and _holds(path, config, shown, cfg):
+                _log_to_added_trackers(cfg, path)
                 return Outcome(path, "finished before")
-        _execute(cfg, config, path, prepare)
+        _execute(cfg, config, shown, path, prepare)
         return Outcome(path, "finished")
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(path, error)
 
 
-def _holds(path: Path, config: dict[str, Any], cfg: DictConfig) -> bool:
-    """Whether the finished record in `path` is that of `config`, with the inputs as they are."""
-    earlier = json.loads((path / "run.json").read_text())
-    if not same(earlier, config):
+def _log_to_added_trackers(cfg: DictConfig, path: Path) -> None:
+    """Give a finished record to the trackers of `cfg` that did not have it."""
+    record, noted = load(path), path / TRACKERS
+    known = read_json(noted) if noted.exists() else list(record.config.get("logger") or ())
+    added = [name for name in cfg.get("logger") or () if name not in known]
+    for name in added:
+        log.info("%s is given the readings of the record", name)
+        logger = instantiate(cfg.logger[name])
+        tried(f"{name} did not get the record", _log_record, logger, record)
+        tried("a tracker could not end", logger.finish)
+    if added:
+        storage.write(noted, json.dumps([*known, *added]))
+
+
+def _log_record(logger: Logger, record: Record) -> None:
+    assert isinstance(record.path, Path)
+    logger.start(About(record.path, record.config, record.choices))
+    rows = record.metrics.to_dict("records") if columns(record) else []
+    for row in rows:
+        values = {str(name): float(value) for name, value in row.items() if name != "step"}
+        logger.log(int(row["step"]), values)
+    logger.result(headline(record))
+
+
+def _holds(path: Path, config: dict[str, Any], shown: dict[str, Any], cfg: DictConfig) -> bool:
+    """Whether the finished record in `path` is that of `config`, with the inputs as they are.
+
+    Records hold configurations as `shown`.
+    """
+    earlier = read_json(path / "run.json")
+    if not (same(earlier, shown) or _has_hidden_settings(earlier, config)):
         return False
     if names := replaced(earlier, config):
         log.info("%s has changed since this run; running it again", names)
@@ -202,7 +261,7 @@ def _held(path: Path) -> Iterator[bool]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        who = holder.read_text() if holder.exists() else "another process"
+        who = read_file(holder).decode() if holder.exists() else "another process"
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             log.warning("skipped, %s is running it: %s", who, path)
             yield False
@@ -211,8 +270,8 @@ def _held(path: Path) -> Iterator[bool]:
         lock.acquire()
     try:
         if holder.exists():  # its process would have removed it
-            log.warning("%s ran this before and %s", holder.read_text(), death(path))
-        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            log.warning("%s ran this before and %s", read_file(holder).decode(), death(path))
+        storage.write(holder, f"process {os.getpid()} on {socket.gethostname()}")
         atexit.register(let_go)  # C code may end the process (experiments/runs/signals.py)
         with crash_noted(path):
             yield True
@@ -222,21 +281,41 @@ def _held(path: Path) -> Iterator[bool]:
         lock.release()
 
 
+def _has_hidden_settings(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether a record that shows a secret in another way was made with the settings of `config`.
+
+    Not of substitute data, for which it matters where data are looked for (`identity.same`).
+    """
+    if (earlier.get("data") or {}).get("substitute"):
+        return False
+    its = earlier.get("settings_digest") or digest(earlier["config"], seeds=False)
+    seeds = [[each.get(key) for key in SEEDS] for each in (earlier["config"], config)]
+    return seeds[0] == seeds[1] and its == digest(config, seeds=False)
+
+
+def _hidden_settings(config: dict[str, Any], shown: dict[str, Any]) -> dict[str, str]:
+    """The digest of the settings of `config`, if those that are `shown` have another one."""
+    mine = digest(config, seeds=False)
+    return {} if mine == digest(shown, seeds=False) else {"settings_digest": mine}
+
+
 def _fail(path: Path, error: Exception) -> Outcome:
     """Write the traceback of `error` to error.txt. Exits if that cannot be written."""
-    cause, trace = summary(error), traceback.format_exc()
+    cause, trace = summary(error), mask_passwords(traceback.format_exc())
     try:
-        (path / "error.txt").write_text(f"{cause}\n\n{trace}")
+        storage.write(path / "error.txt", f"{cause}\n\n{trace}")
     except OSError as unwritable:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
     if wants_traceback():
         log.error(trace)
-    return Outcome(path, "failed")
+    return Outcome(path, "failed", cause)
 
 
-def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepare) -> None:
+def _execute(
+    cfg: DictConfig, config: dict[str, Any], shown: dict[str, Any], path: Path, prepare: Prepare
+) -> None:
     if cfg.threads != "auto":
         torch.set_num_threads(cfg.threads)
     run = Run(
@@ -246,13 +325,14 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
         model_seed=cfg.model_seed,
         outputs=_outputs(config),
         loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
-        config=config,
+        config=shown,
         checkpoint=cfg.checkpoint,
         engine=cfg.engine,
     )
     perform = prepare(cfg, run)
     if (path / "run.json").exists():  # it is to be replaced
         storage.set_aside(path, run.outputs)
+    (path / TRACKERS).unlink(missing_ok=True)  # of the record before
     run.take_up(config, force=cfg.force)
     if read := inputs(config):
         run.note(inputs=read)
@@ -260,17 +340,18 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
     choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
     step = run.latest().get("step")
     for logger in run.loggers:
-        logger.start(About(path, config, choices, None if step is None else int(step)))
+        logger.start(About(path, shown, choices, None if step is None else int(step)))
     try:
         perform()
         document = {
-            "config": config,
+            "config": shown,
             "choices": choices,
-            "overrides": list(hydra.overrides.task),
+            "overrides": command_words(hydra),
             "seconds": run.seconds,
             "peak_memory_bytes": peak_memory(run.device),
             **facts(run.device, config),
             **run.notes,
+            **_hidden_settings(config, shown),
             "files": checksums(path),
         }
         storage.write(path / "run.json", json.dumps(document, indent=2))

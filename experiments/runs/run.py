@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latticework.experiments.records.files import read_file
 from latticework.experiments.records.identity import same
 from latticework.experiments.records.numbers import duration
 from latticework.experiments.runs import storage
@@ -244,11 +245,11 @@ class Run:
         `force`, they are moved too.
         """
         file = self.path / "metrics.csv"
-        present = (file.read_bytes().count(b"\n") if file.exists() else 0) - 1
+        present = (read_file(file).count(b"\n") if file.exists() else 0) - 1
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
-            if not same({**notes, "config": json.loads(document["config"])}, config):
+            if not same({**notes, "config": json.loads(document["config"])}, self.config or config):
                 return "it has another configuration"
             if names := replaced(notes, config):
                 return f"{names} has changed since"
@@ -294,7 +295,10 @@ class Run:
         row = {"step": step, **{name: float(value) for name, value in values.items()}}
         self._latest = row
         target = self.path / "metrics.csv"
-        with storage.told(target), target.open("a", newline="") as file:
+        with (
+            storage.told(target),
+            open(target, "a", newline="", opener=storage.without_links) as file,
+        ):
             writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
             if not self._columns:
                 self._columns = list(row)

@@ -99,7 +99,8 @@ class Deferred:
 def crash_noted(folder: Path) -> Iterator[None]:
     """Write the fault and the place in the Python code to `folder` if this process crashes."""
     before = faulthandler.is_enabled()
-    with (folder / CRASH).open("w") as file:
+    (folder / CRASH).unlink(missing_ok=True)  # and no link that another planted is followed
+    with (folder / CRASH).open("x") as file:
         faulthandler.enable(file)
         try:
             yield

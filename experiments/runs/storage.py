@@ -92,7 +92,8 @@ def write(target: Path, content: Content | str) -> None:
     partial = target.with_name(f"{target.name}.partial")
     with told(target, len(data)):
         try:
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)  # of a killed process, or a link that another planted
+            with partial.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -101,6 +102,11 @@ def write(target: Path, content: Content | str) -> None:
             with suppress(OSError):
                 partial.unlink()
             raise
+
+
+def without_links(path: str, flags: int) -> int:
+    """An opener for `open` that refuses a link in place of the file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextmanager

@@ -1,23 +1,28 @@
 """The runs that an experiment's YAML declares or that a command asks for, and how many are done.
 
-A run belongs to the declared sweep if it has the overrides of a declared run, up to seeds and
-variants of the data. It also belongs if its resolved configuration is equal, however it was
-spelled. All other runs have "other settings".
+A record belongs to a declared run if their settings agree: the digests of both resolved
+configurations without seeds (`identity.digest`), however the record was spelled. So a record of
+before a default was changed has "other settings", unless the experiment lists the former values
+under `earlier` in its YAML. Variants of a data set count as the data set.
 """
 
+import hashlib
+import json
 import os
 import socket
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -28,15 +33,36 @@ from latticework.experiments.records.identity import (
     digest,
     is_of_a_run,
     joined,
-    run_name,
     text_of,
 )
 from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import VARIANTS, Record
 from latticework.experiments.runs import configuration
+from latticework.experiments.runs.errors import summary
 
+DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
+SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
 Run = tuple[str, ...]  # its overrides
 Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
+
+
+class Outcome(NamedTuple):
+    """How a run ended, the folder of its record, and why it failed."""
+
+    path: Path
+    how: Literal["finished", "finished before", "failed", "skipped"]
+    cause: str = ""
+
+
+class Settings(NamedTuple):
+    """The digest of a run's settings without seeds, and the seeds of a run that names none.
+
+    A seed may be `${seed}`, which is the run's seed.
+    """
+
+    digest: str
+    seed: int | str
+    model_seed: int | str
 
 
 @dataclass(frozen=True)
@@ -44,44 +70,49 @@ class Sweep:
     """Runs of an experiment at a scale: their overrides, by folder name.
 
     `config` is the configuration without the swept values. `skipped` are keys that do not
-    distinguish runs, such as outputs.
+    distinguish runs, such as outputs. `jobs` is the number of runs that Hydra starts, which is
+    larger if two spellings are one run. `earlier` are sets of overrides with which older records
+    of the experiment were made.
     """
 
     config: DictConfig
     overrides: dict[str, Run]
     skipped: frozenset[str]
+    jobs: int = 0
+    earlier: tuple[Run, ...] = ()
 
     @property
     def runs(self) -> tuple[str, ...]:
         return tuple(self.overrides)
 
-    @cached_property
+    @property
     def kinds(self) -> frozenset[Kind]:
-        return frozenset(kind(run, self.skipped) for run in self.overrides.values())
+        return frozenset(self.by_kind)
 
     @cached_property
-    def by_settings(self) -> dict[frozenset[str], dict[str, Run]]:
+    def by_kind(self) -> dict[Kind, dict[str, Run]]:
         """The runs by name, in groups that differ in seeds only."""
-        found: dict[frozenset[str], dict[str, Run]] = {}
+        groups: dict[Kind, dict[str, Run]] = {}
         for name, run in self.overrides.items():
-            found.setdefault(settings(run, self.skipped), {})[name] = run
-        return found
+            groups.setdefault(kind(run, self.skipped), {})[name] = run
+        return groups
 
     def stands_for(self, record: Record) -> set[str] | None:
         """The runs of the sweep to which the record belongs; None if it has other settings.
 
         The set is empty for a record with an additional seed, or a variant of the data.
         """
-        words = record.document["overrides"]
-        if kind(words, self.skipped) in self.kinds:
-            same = self.by_settings.get(settings(words, self.skipped), {})
-            return {name for name, run in same.items() if _has_seeds(record, run)}
-        mine = digest(record.config, seeds=False)
-        for one in self.kinds:
-            of_kind = {n: r for n, r in self.overrides.items() if kind(r, self.skipped) == one}
-            first = next(iter(of_kind.values()))
-            if _could_be(record, first) and self.identity(first, seeds=False) == mine:
-                return {name for name, run in of_kind.items() if _has_seeds(record, run)}
+        mine = record.document.get("settings_digest") or digest(record.config, seeds=False)
+        named = kind(record.document["overrides"], self.skipped)
+        for words in sorted(self.by_kind, key=lambda one: one != named):  # the likely one first
+            variant = _with_variant(words, record)
+            for earlier in ((), *self.earlier):
+                if words != named and not (earlier or _could_be(record, variant)):
+                    continue
+                settings = self.settings(variant, earlier)
+                if settings is not None and settings.digest == mine:
+                    runs = self.by_kind[words].items() if variant == words else ()
+                    return {name for name, run in runs if _has_seeds(record, run, settings)}
         return None
 
     def divided(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
@@ -93,39 +124,97 @@ class Sweep:
         return mine, others
 
     def found(self, records: Sequence[Record]) -> list[Record]:
-        """The records of the sweep's runs, found by folder name or else by identity."""
-        named = {run_name(r.document["overrides"], self.skipped): r for r in records}
-        digests: dict[str | None, Record] = {}
-        result: dict[Path, Record] = {}
-        for name, run in self.overrides.items():
-            record = named.get(name)
-            if record is None:
-                digests = digests or {digest(r.config): r for r in records}
-                record = digests.get(self.identity(run))
-            if record is not None:
-                result[Path(str(record.path))] = record
-        return list(result.values())
+        """The first record of each of the sweep's runs, in the order of the runs."""
+        by_run: dict[str, Record] = {}
+        for record in records:
+            for name in self.stands_for(record) or ():
+                by_run.setdefault(name, record)
+        chosen = {id(by_run[name]): by_run[name] for name in self.runs if name in by_run}
+        return list(chosen.values())
 
-    def identity(self, run: Run, *, seeds: bool = True) -> str | None:
-        """The digest of a run's configuration; None if it cannot be composed."""
+    def settings(self, words: Kind, earlier: Run = ()) -> Settings | None:
+        """The settings of a run with the overrides `words`; None if it cannot be composed."""
+        return settings_of(self._command(words, earlier))
+
+    def spellings(self) -> Iterator[Run]:
+        """The words of each of the sweep's settings, also with variants of data and earlier ones.
+
+        Without seeds, which settings leave out.
+        """
+        for words in self.by_kind:
+            for variant in (words, *_variants(words)):
+                for earlier in ((), *self.earlier):
+                    yield self._command(variant, earlier)
+
+    def _command(self, words: Kind, earlier: Run) -> Run:
         experiment = self.config.hydra.runtime.choices.get("experiment")
-        words = [f"scale={self.config.scale}", *run]
-        if experiment is not None:
-            words.insert(0, f"experiment={experiment}")
-        return _digest(tuple(words), seeds)
+        chosen = [] if experiment is None else [f"experiment={experiment}"]
+        return (*chosen, f"scale={self.config.scale}", *sorted(words), *earlier)
 
 
 @cache
-def _digest(words: Run, seeds: bool) -> str | None:
+def settings_of(words: Run) -> Settings | None:
+    """The settings of the run with the overrides `words`; None if it cannot be composed.
+
+    Composing takes 0.1 s, so those of declared runs are stored (DECLARED).
+    """
+    if (known := stored_settings().get(" ".join(words))) is not None:
+        return known
+    return compose_settings(words)
+
+
+def compose_settings(words: Run) -> Settings | None:
+    """`settings_of`, without the stored ones."""
     try:
-        return digest(configuration.resolved(configuration.composed(words)), seeds=seeds)
+        config = configuration.composed(words)
+        mine = digest(configuration.resolved(config), seeds=False)
     except (HydraException, OmegaConfBaseException):
         return None
+    written: Any = OmegaConf.to_container(
+        OmegaConf.masked_copy(config, [key for key in SEEDS if key in config])
+    )
+    seed = config.seed
+    return Settings(mine, seed, written.get("model_seed", seed))
 
 
-def _could_be(record: Record, run: Run) -> bool:
-    """Whether the record has the options and the numbers that the run names."""
-    for word in run:
+@cache
+def stored_settings() -> dict[str, Settings]:
+    """The stored settings of declared runs, by their words; none if conf/ has changed since."""
+    try:
+        document = json.loads(DECLARED.read_text())
+    except FileNotFoundError:
+        return {}
+    if document["made_of"] != settings_stamp():
+        return {}
+    return {words: Settings(*entry) for words, entry in document["settings"].items()}
+
+
+def settings_stamp() -> str:
+    """A hash of the files in conf/, which decide the digests of declared runs."""
+    marks = [
+        f"{file.relative_to(CONF).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+        for file in sorted(CONF.rglob("*.yaml"))
+    ]
+    return hashlib.sha256("\n".join(marks).encode()).hexdigest()
+
+
+def _variants(words: Kind) -> Iterator[Kind]:
+    """`words` with each variant of their data set."""
+    for variant, data in VARIANTS.items():
+        if f"data={data}" in words:
+            yield words - {f"data={data}"} | {f"data={variant}"}
+
+
+def _with_variant(words: Kind, record: Record) -> Kind:
+    """`words` with the variant of the data set that the record used."""
+    variant = str(record.choices.get("data"))
+    published = f"data={VARIANTS.get(variant)}"
+    return frozenset(f"data={variant}" if word == published else word for word in words)
+
+
+def _could_be(record: Record, words: Kind) -> bool:
+    """Whether the record has the options and the numbers that `words` name."""
+    for word in words:
         key, _, value = word.partition("=")
         if record.choices.get(key, value) != value:
             return False
@@ -135,15 +224,18 @@ def _could_be(record: Record, run: Run) -> bool:
     return True
 
 
-def _has_seeds(record: Record, run: Run) -> bool:
-    """Whether the record has the seeds that the run names, and was asked for no other seed."""
-    named, asked = (
-        {key: value for key, _, value in (word.partition("=") for word in words) if key in SEEDS}
-        for words in (run, record.document["overrides"])
-    )
-    return set(asked) <= set(named) and all(
-        str(record.config[key]) == value for key, value in named.items()
-    )
+def _has_seeds(record: Record, run: Run, settings: Settings) -> bool:
+    """Whether the record has the seeds of the run. Older records may lack one."""
+    seeds: dict[str, int | str] = {"seed": settings.seed, "model_seed": settings.model_seed}
+    for word in run:
+        key, _, value = word.partition("=")
+        if key in seeds:
+            seeds[key] = value
+    for key, seed in seeds.items():
+        wanted = seeds["seed"] if seed == "${seed}" else seed
+        if str(record.config.get(key, wanted)) != str(wanted):
+            return False
+    return True
 
 
 def settings(overrides: Sequence[str], skipped: Collection[str] = ()) -> frozenset[str]:
@@ -164,47 +256,103 @@ def exists(experiment: str) -> bool:
 
 def also(experiment: str) -> list[list[str]]:
     """Sets of overrides with which the experiment is run too: `also` in its YAML."""
+    return _override_sets(experiment, "also")
+
+
+def earlier(experiment: str) -> list[list[str]]:
+    """Sets of overrides with which older records were made that count: `earlier` in its YAML."""
+    return _override_sets(experiment, "earlier")
+
+
+def _override_sets(experiment: str, key: str) -> list[list[str]]:
     content: Any = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
-    return [list(words) for words in content.get("also") or ()]
+    return [list(words) for words in content.get(key) or ()]
 
 
 @cache
 def declared(experiment: str, scale: str) -> Sweep:
     """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`.
 
-    The overrides may choose options and values, and must leave `hydra.sweeper` as it is.
+    The overrides may choose options and values, and must leave `hydra.sweeper` as it is. Records at
+    the paper's scale may have been made with the values in its `earlier`.
     """
     config = configuration.composed((f"experiment={experiment}", f"scale={scale}"))
     sweep = asked(config)
     overrides = dict(sweep.overrides)
     for words in also(experiment):
         overrides |= asked(config, words).overrides
-    return replace(sweep, overrides=overrides)
+    former = tuple(map(tuple, earlier(experiment))) if scale == "paper" else ()
+    return replace(sweep, overrides=overrides, jobs=len(overrides), earlier=former)
 
 
 def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
     """The runs of a command: the sweep in `config`, overridden by the command's `words`.
 
-    Empty if a sweep has no list of values, as in a search over an interval.
+    Empty if a sweep has no list of values, as in a search over an interval, and if another sweeper
+    than Hydra's own chooses the runs.
     """
-    params = {} if config.hydra.mode is RunMode.RUN else config.hydra.sweeper.get("params") or {}
+    is_sweep = config.hydra.mode is not RunMode.RUN
+    params = (config.hydra.sweeper.get("params") or {}) if is_sweep else {}
     skipped = frozenset(config.hydra.job.config.override_dirname.exclude_keys)
-    parsed = OverridesParser.create().parse_overrides(
-        [*(f"{key}={params[key]}" for key in params), *words]
-    )
+    if is_sweep and config.hydra.sweeper.get("_target_", SWEEPER) != SWEEPER:
+        return Sweep(config, {}, skipped)
+    parsed = configuration.parse_overrides([*(f"{key}={params[key]}" for key in params), *words])
     last = {override.get_key_element(): override for override in parsed}
-    choices = []
+    choices, jobs = [], 1
     for key, override in last.items():
-        if not is_of_a_run(override.key_or_group, skipped):
-            continue
         if override.is_discrete_sweep():
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+            values = [f"{key}={value}" for value in override.sweep_string_iterator()]
         elif override.is_sweep_override():
             return Sweep(config, {}, skipped)
         else:
-            choices.append([text_of(key, override)])
+            values = [text_of(key, override)]
+        jobs *= len(values)
+        if is_of_a_run(override.key_or_group, skipped):
+            choices.append(values)
     runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {joined(run): run for run in runs}, skipped)
+    return Sweep(config, {joined(run): run for run in runs}, skipped, jobs)
+
+
+def collect_outcomes(outcomes: list[Outcome]) -> None:
+    """Let the launcher that Hydra makes next add what its runs return to `outcomes`.
+
+    Hydra gives the results of a sweep to its sweeper, and to no callback. All launchers return
+    them, whatever the processes in which the runs were.
+    """
+    plugins = Plugins.instance()
+    make = plugins.instantiate_launcher
+
+    def make_collecting(**settings: Any) -> Any:
+        # Hydra sends its plugins to other processes, as they are without this.
+        vars(plugins).pop("instantiate_launcher", None)
+        return _Collecting(make(**settings), outcomes)
+
+    vars(plugins)["instantiate_launcher"] = make_collecting
+
+
+class _Collecting:
+    """A launcher that keeps the outcomes of the runs that `launcher` starts."""
+
+    def __init__(self, launcher: Launcher, outcomes: list[Outcome]) -> None:
+        self.launcher, self.outcomes = launcher, outcomes
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        results = self.launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
+        self.outcomes += [outcome_of(result) for result in results]
+        for _ in range(len(job_overrides) - len(results)):
+            self.outcomes.append(Outcome(Path(), "failed", "the launcher returned no result"))
+        return results
+
+
+def outcome_of(result: JobReturn) -> Outcome:
+    """What a run handed over; an exception if no record could be written."""
+    value: Any = result._return_value
+    if isinstance(value, Outcome):
+        return value
+    cause = summary(value) if isinstance(value, BaseException) else "the run returned no outcome"
+    return Outcome(Path(), "failed", cause)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR
 
 from latticework.data.base import Dataset
+from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact, fingerprint, spec_of
@@ -140,7 +141,7 @@ def _refusal(model: EnergyModel, data: Dataset | None) -> str:
     def line(*words: str) -> str:
         return shlex.join(["python", "run.py", *words])
 
-    words = list(HydraConfig.get().overrides.task)
+    words = command_words(HydraConfig.get())
     loads = "pretrain=stored task.pretrain.file=<record>/model.safetensors"
     if not recipe:
         how = f"load a trained state by {loads}"

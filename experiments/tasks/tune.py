@@ -20,6 +20,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.identity import digest
 from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Budget, Record
+from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.machine import ROOT
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import write
@@ -294,5 +295,6 @@ def command() -> str:
     """The command that reproduces this record, without overrides for a particular machine."""
     if not HydraConfig.initialized():
         return "python run.py"
-    words = [word for word in HydraConfig.get().overrides.task if not word.startswith(ELSEWHERE)]
+    every = command_words(HydraConfig.get())
+    words = [word for word in every if not word.startswith(ELSEWHERE)]
     return shlex.join(["python", "run.py", *words])

@@ -1,0 +1,53 @@
+"""Read files that others may have put into a folder of records.
+
+Only regular files are read, because a pipe would block for ever. JSON nested beyond MAX_DEPTH is
+refused, because code that walks it would exhaust Python's stack.
+"""
+
+import json
+import os
+import stat
+import zipfile
+from pathlib import Path
+from typing import Any
+
+MAX_DEPTH = 100  # levels of dictionaries and lists
+
+
+def read_file(path: Path | zipfile.Path) -> bytes:
+    """The content of a regular file, or of a link to one. Raises OSError for anything else."""
+    if not isinstance(path, Path):
+        return path.read_bytes()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read()
+
+
+def read_json(path: Path | zipfile.Path) -> Any:
+    """The JSON value in a file. Raises OSError, or ValueError if it is damaged or nested deeply."""
+    content = read_file(path)
+    try:
+        value = json.loads(content.decode())
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
+    if exceeds_depth(value):
+        raise ValueError(f"{path} is nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def exceeds_depth(value: Any) -> bool:
+    """Whether dictionaries and lists in `value` are nested deeper than MAX_DEPTH levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += [each for each in item.values() if isinstance(each, dict | list)]
+            elif isinstance(item, list):
+                inner += [each for each in item if isinstance(each, dict | list)]
+        if not inner:
+            return False
+        level = inner
+    return True
