@@ -183,7 +183,8 @@ def _report(failed: Sequence[Outcome], *, sweep: bool) -> None:
         print("the traceback of each is in its error.txt")
     elif failed:
         for outcome in failed:
-            print(f"{escape_terminal(_told(outcome))}\nthe traceback is in {outcome.path / 'error.txt'}")
+            print(escape_terminal(_told(outcome)))
+            print(f"the traceback is in {outcome.path / 'error.txt'}")
 
 
 def _shown(
