@@ -25,8 +25,9 @@ from latticework.experiments.papers.inventory import declared, holding
 from latticework.experiments.records import archive
 from latticework.experiments.records import record as records_module
 from latticework.experiments.records.archive import DamagedError, write_archive
-from latticework.experiments.records.identity import without_digits
+from latticework.experiments.records.identity import PARTS, without_digits
 from latticework.experiments.records.record import checksums, load_all
+from latticework.experiments.runs.configuration import composed, resolved
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 
@@ -40,6 +41,9 @@ def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
         document["config"]["scale"] = "paper"
         document.pop("cpu_share", None)  # so that the load of the machine changes no figure
         document["overrides"] = [o for o in document["overrides"] if not o.startswith("scale=")]
+        words = [word for word in document["overrides"] if not word.startswith("experiment=")]
+        paper = resolved(composed((f"experiment={name}", "scale=paper", *words)))
+        document["config"] |= {part: paper[part] for part in PARTS}  # else "other settings"
         file.write_text(json.dumps(document))
     return target
 
