@@ -150,7 +150,8 @@ class GeometricPath(AnnealedModel):
     def _value(self, x: Tensor, known: Cache) -> Tensor:
         base = self.base_log_prob(x)
         value = torch.addcmul(base, self.beta, known[1])
-        return torch.where(self.beta > 0, value, base)  # 0 times -inf is NaN
+        # 0 times -inf is NaN; a NaN of the target stays, so that checks find it.
+        return torch.where((self.beta > 0) | known[1].isnan(), value, base)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]

@@ -87,7 +87,7 @@ def enumerated(model: EnergyModel) -> Exact:
         return model.log_prob(x), x.flatten(1).double()
 
     condition = ""
-    if hasattr(model, "evidence"):
+    if "evidence" in dict(model.named_children()):
         condition = " given the known values, so the evidence is impossible"
     found = _summed(domain, evaluate, prod(domain.shape), condition)
     return Exact(found.log_z, found.mean.view(domain.shape))

@@ -22,6 +22,8 @@ SMALLER = {  # the kinds that stay of their kind, or become a graph
     "lattice": lw.Graph, "ring": lw.Graph, "sheet": lw.Graph, "graph": lw.Graph,
     "network": lw.Factors, "tables": lw.Factors, "ragged": lw.Factors, "either": lw.Factors,
     "ferromagnet": lw.Graph, "dense_ising": lw.DenseIsing, "rbm": lw.RBM,
+    "free": lw.Graph, "isolated": lw.Graph, "zero_ring": lw.Graph, "zero_sheet": lw.Graph,
+    "zero_rbm": lw.RBM, "zero_tables": lw.Factors,
 }  # fmt: skip
 each = pytest.mark.parametrize("name", MODELS)
 

@@ -26,7 +26,7 @@ from latticework.experiments.papers.inventory import Holding, holding
 from latticework.experiments.papers.view import draw, gather
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.identity import DIGITS
-from latticework.experiments.records.record import OPTIONAL, PARTS, Record, opened
+from latticework.experiments.records.record import OPTIONAL, PARTS, Record, load, opened
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import declared
 
@@ -119,7 +119,7 @@ def test_damaged_records(folder, tmp_path, capsys):
     assert len(list(tmp_path.rglob("own.png"))) == 1
     for path, message in broken.items():
         assert f"left out: the record {path} is damaged: {message}; run its command again" in told
-        found = said(capsys, lambda path=path: opened(path))
+        found = said(capsys, lambda path=path: load(path))
         assert message in found
         assert str(path) in found.replace("\n", "")
 

@@ -260,9 +260,12 @@ def test_annealing_checks_its_start_and_nothing_after_it():
     path, rng = GeometricPath(Function(lambda x: x.sum(-1), Binary(4))), Generator().manual_seed(0)
     with pytest.raises(ValueError, match="every entry of a state must be 0 or 1"):
         anneal(DMALA(0.5), path, torch.full((6, 4), 0.5), linear(4), rng)
-    holed = GeometricPath(Function(lambda x: x.sum(-1) - torch.inf, Binary(4)))
-    with pytest.raises(ValueError, match="log-probability of GeometricPath is NaN"):
+    holed = GeometricPath(Function(lambda x: x.sum(-1) - torch.nan, Binary(4)))
+    with pytest.raises(ValueError, match="NaN"):
         anneal(DMALA(0.5), holed, torch.ones(6, 4), linear(4), rng)
+    impossible = GeometricPath(Function(lambda x: x.sum(-1) - torch.inf, Binary(4)))
+    with pytest.raises(ValueError, match="all of 6 draws from beta = 0 are impossible"):
+        anneal(DMALA(0.5), impossible, torch.ones(6, 4), linear(4), rng)
     anneal(DMALA(0.5), path, path.draw(6, rng), linear(4), rng)
 
 

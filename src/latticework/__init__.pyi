@@ -30,7 +30,11 @@ from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning
 from latticework.sampling.tuning.race import race as race
 
 # Targets
-from latticework.models.annealed import GeometricPath as GeometricPath, ScaledRBM as ScaledRBM
+from latticework.models.annealed import (
+    GeometricPath as GeometricPath,
+    ScaledRBM as ScaledRBM,
+    SoftenedPath as SoftenedPath,
+)
 from latticework.models.base import (
     AnnealedModel as AnnealedModel,
     CarriesRates as CarriesRates,
