@@ -55,6 +55,6 @@ def prepare(cfg: DictConfig, run: Run) -> Callable[[], None]:
 def job(cfg: DictConfig) -> Outcome:
     """Execute one run, which may be part of a sweep."""
     # Imports PyTorch, which --help and mistakes in a command's words do not need.
-    from latticework.experiments.runs.recording import record
+    from latticework.experiments.runs.recording import run_and_record
 
-    return record(cfg, prepare)
+    return run_and_record(cfg, prepare)

@@ -32,7 +32,7 @@ def binarize(grey: Tensor, rng: torch.Generator) -> Tensor:
     return torch.bernoulli(grey.float() / 255, generator=rng)
 
 
-def some(rows: Tensor, count: int | None) -> Tensor:
+def fixed_subset(rows: Tensor, count: int | None) -> Tensor:
     """`count` of the `rows`, drawn at random but always the same ones; None takes all.
 
     The first rows would not be representative: the test rows of static MNIST are sorted by digit.

@@ -115,7 +115,7 @@ def mismatch(path: Path, source: Source) -> str:
 
 
 @contextlib.contextmanager
-def readable(path: Path, source: Source | None = None) -> Iterator[None]:
+def convert_read_errors(path: Path, source: Source | None = None) -> Iterator[None]:
     """Turns errors in reading a truncated or wrong file into DamagedFileError.
 
     A file of the user's own has no `source`.

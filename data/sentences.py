@@ -27,7 +27,14 @@ from typing import ClassVar
 import torch
 
 from latticework.data.base import derive
-from latticework.data.files import MissingFileError, Source, damaged, find, readable, substitute
+from latticework.data.files import (
+    MissingFileError,
+    Source,
+    convert_read_errors,
+    damaged,
+    find,
+    substitute,
+)
 from latticework.data.text import Reviews, help_topics, other_size, read_jsonl
 
 MASK, UNKNOWN = "[MASK]", "[UNK]"
@@ -126,7 +133,7 @@ def read_references(root: str | None) -> dict[str, list[Sentence]]:
 
 
 def _lines(path: Path, source: Source) -> list[str]:
-    with readable(path, source):
+    with convert_read_errors(path, source):
         text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -299,7 +306,7 @@ class Corpus:
             substitute(error, self.strict, name)
             train, held = self._split(help_topics())
             return Text(train, {"help topics": held}, name, substitute=True)
-        with readable(path, Reviews.source):
+        with convert_read_errors(path, Reviews.source):
             texts = list(islice(read_jsonl(path), self.limit))
         reviews = f"imdb{other_size(len(texts), self.limit)}"
         corpora = ", ".join(references) if whole(references) else counted(references)
@@ -340,7 +347,7 @@ def sentences_of(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _read(path: Path) -> Iterator[str]:
-    with readable(path):
+    with convert_read_errors(path):
         if path.name.endswith(".jsonl.xz"):
             yield from read_jsonl(path)
         else:

@@ -25,12 +25,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from latticework.data.files import UNPACK, MissingFileError, Source, damaged, find, readable
+from latticework.data.files import (
+    UNPACK,
+    MissingFileError,
+    Source,
+    convert_read_errors,
+    damaged,
+    find,
+)
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-FEWEST = 100  # rows of a limit: 1 % of the training rows of fewer may be none
+MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may be none
 
 
 class Content(NamedTuple):
@@ -49,7 +56,7 @@ def forms(plain: Source) -> list[Source]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published(ABC):
+class PublishedTable(ABC):
     """Base class of the loaders.
 
     Args:
@@ -74,10 +81,10 @@ class Published(ABC):
     binary: ClassVar[bool] = False  # whether targets are 0 and 1
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < FEWEST:
+        if self.limit is not None and self.limit < MIN_LIMIT_ROWS:
             raise ValueError(
-                f"limit must be at least {FEWEST} rows, so that some are held out to choose "
-                f"settings, or null for all rows, got {self.limit}"
+                f"limit must be at least {MIN_LIMIT_ROWS} rows, so that some are held out to "
+                f"choose settings, or null for all rows, got {self.limit}"
             )
         if self.normalise not in (None, "unit"):
             raise ValueError(
@@ -133,7 +140,7 @@ class Published(ABC):
 
     def _stand_in(self) -> tuple[Content, str]:
         """The table that replaces a missing one, and its name."""
-        return bundled(self.binary)
+        return sklearn_table(self.binary)
 
     def find(self, choices: list[Source]) -> tuple[Path, Source]:
         """The first of `choices` that is found, else the first that can be downloaded."""
@@ -149,7 +156,7 @@ class Published(ABC):
     def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
         """A CSV of `shape` (rows, columns) with the columns `expected()`; else DamagedFileError."""
         path, source = self.find(choices)
-        with readable(path, source):
+        with convert_read_errors(path, source):
             frame = pd.read_csv(path, **settings)
         require(path, source, frame, shape, self.expected())
         return frame
@@ -160,7 +167,7 @@ class Published(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parted(Published):
+class Parted(PublishedTable):
     """A table that is published in a training part and a test part.
 
     `split="random"` draws a fifth of all rows to test on, as the paper says. "published" keeps the
@@ -184,7 +191,7 @@ class Parted(Published):
 
 
 @lru_cache(maxsize=2)
-def _read(loader: Published, root: str | None) -> Content:
+def _read(loader: PublishedTable, root: str | None) -> Content:
     """Cached, because the runs of a sweep in one process load the same few tables."""
     return loader.read()
 
@@ -205,7 +212,7 @@ def require(
         raise damaged(path, source, f"expected {expected}, found {found}")
 
 
-def bundled(binary: bool) -> tuple[Content, str]:
+def sklearn_table(binary: bool) -> tuple[Content, str]:
     """A table of scikit-learn and its name; targets are 0 and 1 if `binary`, else in [0, 1]."""
     from sklearn.datasets import load_breast_cancer, load_diabetes  # its import takes a second
 
@@ -223,7 +230,7 @@ def one_hot(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> p
 
 
 @dataclass(frozen=True, kw_only=True)
-class COMPAS(Published):
+class COMPAS(PublishedTable):
     """Whether a defendant offends again within two years: 6,172 rows, 13 features.
 
     The rows are those that ProPublica's own analysis keeps. The paper only says "13 attributes". As
@@ -317,7 +324,7 @@ class Adult(Parted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class News(Published):
+class News(PublishedTable):
     """How often an article of Mashable was shared: 39,644 rows, 58 features.
 
     The target is the logarithm of the shares, scaled to [0, 1]. `url` and `timedelta` are not used
@@ -342,7 +349,7 @@ class News(Published):
 
     def read(self) -> Content:
         path, source = self.find(self.choices)
-        with readable(path, source):
+        with convert_read_errors(path, source):
             if source is self.archive:
                 with zipfile.ZipFile(path) as archive, archive.open(self.member) as file:
                     frame = pd.read_csv(file)
@@ -360,7 +367,7 @@ class News(Published):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewsPartial(Published):
+class NewsPartial(PublishedTable):
     """24,356 rows of Online News, in which early articles are over-represented."""
 
     name: ClassVar[str] = "news_partial (24,356 of 39,644 rows)"
@@ -425,7 +432,7 @@ class Blog(Parted):
 
     def read(self) -> Content:
         path, source = self.find([self.source])
-        with readable(path, source), zipfile.ZipFile(path) as archive:
+        with convert_read_errors(path, source), zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".csv"))
             parts = [pd.read_csv(archive.open(name), header=None) for name in names]
             frame = pd.concat(parts, ignore_index=True)

@@ -33,8 +33,8 @@ from latticework.data.files import (
     UNREADABLE,
     MissingFileError,
     Source,
+    convert_read_errors,
     find,
-    readable,
     substitute,
 )
 
@@ -127,7 +127,7 @@ class Reviews:
             except UNREADABLE as error:
                 log.warning("%s is damaged (%r): it is replaced", file, error)
         log.info("reading %s, some tens of seconds", path.name)
-        with readable(path, self.source):
+        with convert_read_errors(path, self.source):
             rows, stems = bag_of_words(self._cut(read_jsonl(path)), self.words, self.seed)
         try:
             _store(file, rows, stems)

@@ -27,8 +27,8 @@ from omegaconf import DictConfig
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.files import read_file
-from latticework.experiments.records.grouping import TARGET, differing
-from latticework.experiments.records.identity import DRAWING, SEEDS, without_digits
+from latticework.experiments.records.grouping import TARGET_GROUPS, settings_table
+from latticework.experiments.records.identity import FIGURE_GROUPS, SEEDS, strip_digest
 from latticework.experiments.records.numbers import (
     BEST,
     TIE,
@@ -37,26 +37,26 @@ from latticework.experiments.records.numbers import (
     costs,
     duration,
     estimate,
+    format_estimate,
     headline,
-    marks,
-    number,
+    mark_best,
 )
-from latticework.experiments.records.record import Record, load, read
+from latticework.experiments.records.record import Record, load_record, read_records
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.configuration import (
-    check_added,
+    check_added_keys,
     check_folder,
     check_sweep,
-    checked,
     command_words,
     records_folder,
+    validate_config,
 )
 from latticework.experiments.runs.sweeps import (
     Outcome,
-    SweepClock,
-    asked,
+    SweepProgress,
     collect_outcomes,
     outcome_of,
+    sweep_of_command,
 )
 
 if TYPE_CHECKING:
@@ -64,42 +64,42 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-DONE = ("finished", "finished before")  # of an Outcome
+FINISHED_OUTCOMES = ("finished", "finished before")  # of an Outcome
 WIDTH = 120  # columns where the output is no terminal
-MOST = 6  # numbers of a headline in the table of a sweep, as far as they fit
-FEW = 3  # and in the line of a run in a sweep
-SHOWN = ("exact", "paper")  # of what a number is compared with, in the table of a sweep
+MAX_TABLE_NUMBERS = 6  # numbers of a headline in the table of a sweep, as far as they fit
+MAX_LINE_NUMBERS = 3  # and in the line of a run in a sweep
+TABLE_REFERENCES = ("exact", "paper")  # of what a number is compared with, in the table of a sweep
 SIGNS = {BEST: " *", TIE: " =", "": ""}
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
-FEWEST = 3  # seeds a row, from which on rows are compared
+MIN_SEEDS_TO_COMPARE = 3  # seeds a row, from which on rows are compared
 LEGEND = "* best, = not significantly different from the best (Welch's t-test, 5 %)."
 UNDECIDED = "{seeds}: not tested; the best is marked from {fewest} seeds a row."
-LONG = 9  # characters from which on a heading is broken into lines
+MAX_HEADING_CHARACTERS = 9  # characters from which on a heading is broken into lines
 
 Cell = Estimate | str | None
 Rows = list[tuple[list[str], list[Record]]]  # texts of the settings, and their records
 
 
-class Finish(Callback):
+class RunCallback(Callback):
     """Hydra callback: checks the configuration; shows results, draws figures, reports failures.
 
     Exits with status 1 if a run or a figure failed. Runs hand their outcomes over: nothing is
     concluded from the times of files, which another machine may have written.
     """
 
-    clock: SweepClock | None = None  # of a sweep
+    clock: SweepProgress | None = None  # of a sweep
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.outcomes: list[Outcome] = []
         HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
         try:
-            check_added(config)
-            checked(config)
+            check_added_keys(config)
+            validate_config(config)
             check_folder(config)
             if config.hydra.mode is RunMode.MULTIRUN:
                 check_sweep(config)
         except (errors.ConfigurationError, OSError) as error:
-            errors.end(error)
+            errors.exit_with_message(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check what all runs share; `recording` checks each run of the sweep."""
@@ -109,10 +109,10 @@ class Finish(Callback):
 
             ray_launcher.register()
         collect_outcomes(self.outcomes)
-        jobs = asked(config, command_words(config.hydra)).jobs
+        jobs = sweep_of_command(config, command_words(config.hydra)).jobs
         if jobs:
             print(f"{jobs} runs in {records_folder(config)}", flush=True)
-        self.clock = SweepClock.started(records_folder(config), jobs)
+        self.clock = SweepProgress.started(records_folder(config), jobs)
         atexit.register(self.clock.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -123,27 +123,31 @@ class Finish(Callback):
         outcome = outcome_of(job_return)
         if self.clock is None:
             self.outcomes.append(outcome)
-        _shown(self._show_job, outcome)
+        _call_or_print_error(self._show_job, outcome)
 
     def _show_job(self, outcome: Outcome) -> None:
         progress = self.clock.ended(outcome.how in ("finished", "failed")) if self.clock else ""
-        record = _shown(load, outcome.path) if outcome.how in DONE else None
+        record = (
+            _call_or_print_error(load_record, outcome.path)
+            if outcome.how in FINISHED_OUTCOMES
+            else None
+        )
         if self.clock is not None:
-            line = _shown(run_line, record) if record else _told(outcome)
+            line = _call_or_print_error(run_line, record) if record else _told(outcome)
             before = " (finished before)" if outcome.how == "finished before" else ""
-            name = without_digits(outcome.path.name) or "a run"
+            name = strip_digest(outcome.path.name) or "a run"
             print(f"{progress}: {name}{before}: {escape_terminal(line)}", flush=True)
         elif record is not None:
             if outcome.how == "finished":
                 print(f"finished: {outcome.path}")
-            _shown(show_run, record)
+            _call_or_print_error(show_run, record)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        undrawn = not _drawn(config, records_folder(config))
+        undrawn = not _draw_figures(config, records_folder(config))
         outcomes = [_by_now(outcome) for outcome in dict.fromkeys(self.outcomes)]
         if self.clock is not None:
             self.clock.remove()
-            _shown(_show_sweep, outcomes)
+            _call_or_print_error(_show_sweep, outcomes)
         failed = [outcome for outcome in outcomes if outcome.how == "failed"]
         _report(failed, sweep=self.clock is not None)
         if failed or undrawn:
@@ -187,7 +191,7 @@ def _report(failed: Sequence[Outcome], *, sweep: bool) -> None:
             print(f"the traceback is in {outcome.path / 'error.txt'}")
 
 
-def _shown(
+def _call_or_print_error(
     call: Callable[..., Any],
     *args: Any,
     fault: str = "the results are complete, but could not be shown",
@@ -198,16 +202,18 @@ def _shown(
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
         if errors.wants_traceback():
             traceback.print_exception(error)
-        print(f"{fault}: {escape_terminal(errors.summary(error))}")
+        print(f"{fault}: {escape_terminal(errors.describe_error(error))}")
         return None
 
 
 def _show_sweep(outcomes: Sequence[Outcome]) -> None:
     """Show the table of the finished runs of a sweep. A record that cannot be read is named."""
     records = []
-    for path in dict.fromkeys(outcome.path for outcome in outcomes if outcome.how in DONE):
+    for path in dict.fromkeys(
+        outcome.path for outcome in outcomes if outcome.how in FINISHED_OUTCOMES
+    ):
         try:
-            records.append(load(path))
+            records.append(load_record(path))
         except DamagedError as error:
             print(f"left out of the table: {error}")
     if len(records) == 1:
@@ -216,11 +222,11 @@ def _show_sweep(outcomes: Sequence[Outcome]) -> None:
         show_sweep(records)
 
 
-def _drawn(config: DictConfig, folder: Path) -> bool:
+def _draw_figures(config: DictConfig, folder: Path) -> bool:
     """Draw the figures and tables from the records in `folder`; whether none failed."""
-    if not any(config.get(kind) for kind in DRAWING):
+    if not any(config.get(kind) for kind in FIGURE_GROUPS):
         return True
-    written = _shown(_draw, config, folder, fault="figures and tables")
+    written = _call_or_print_error(_draw, config, folder, fault="figures and tables")
     if written is None:
         return False
     for file in written.files:
@@ -228,17 +234,19 @@ def _drawn(config: DictConfig, folder: Path) -> bool:
     for fault in written.failed:
         print(f"figures and tables: {escape_terminal(fault)}")
     if written.files:
-        _shown(_track, config, folder, written.files)
+        _call_or_print_error(_track, config, folder, written.files)
     return not written.failed
 
 
 def _draw(config: DictConfig, folder: Path) -> Any:
-    from latticework.experiments.papers.draw import drawn  # imports Matplotlib and pandas
+    from latticework.experiments.papers.draw import (
+        draw_for_command,  # imports Matplotlib and pandas
+    )
 
-    records, damaged = read(folder)
+    records, damaged = read_records(folder)
     for fault in damaged.values():
         print(f"left out of figures and tables: {fault}")
-    return drawn(config, command_words(config.hydra), folder, records)
+    return draw_for_command(config, command_words(config.hydra), folder, records)
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
@@ -257,7 +265,7 @@ def show_run(record: Record) -> None:
     names = [record.choices.get(group) for group in ("task", "model", "data", "sampler")]
     table = _empty(["result", "value", "compare with"], left=(0, 2))
     for one in heads:
-        beside = ", ".join(f"{name} {number(value)}" for name, value in one.beside.items())
+        beside = ", ".join(f"{name} {format_estimate(value)}" for name, value in one.beside.items())
         table.add_row(*map(_plain, (one.label, _with_unit(one), beside)))
     spent = costs(record)
     evaluations = _evaluations([spent])
@@ -268,7 +276,7 @@ def show_run(record: Record) -> None:
 
 def run_line(record: Record) -> str:
     """The first numbers of the headline and the time: `log RMSE -3.293 ± 0.038, 7 s`."""
-    numbers = [f"{one.label} {_with_unit(one)}" for one in headline(record)[:FEW]]
+    numbers = [f"{one.label} {_with_unit(one)}" for one in headline(record)[:MAX_LINE_NUMBERS]]
     return ", ".join([*numbers, _time([costs(record)])])
 
 
@@ -278,8 +286,8 @@ def show_sweep(records: Sequence[Record]) -> None:
     A single setting gets a row for each seed and one for all seeds. The table has as
     many numbers of the headline as fit. Rows are compared if they have the same data and model.
     """
-    headings, rows = differing(records)
-    places = [place for place, key in enumerate(headings) if key.split(".")[0] in TARGET]
+    headings, rows = settings_table(records)
+    places = [place for place, key in enumerate(headings) if key.split(".")[0] in TARGET_GROUPS]
     targets = [tuple(texts[place] for place in places) for texts, _ in rows]
     if len(rows) == 1:
         headings, rows = _by_seed(rows[0][1])
@@ -288,7 +296,7 @@ def show_sweep(records: Sequence[Record]) -> None:
     several = sorted({len(some) for _, some in rows if len(some) > 1})
     if several:  # a table has one kind of ±: here the standard deviation over seeds
         heads = [_without_errors(some) if len(some) == 1 else some for some in heads]
-    for most in range(MOST, 0, -1):
+    for most in range(MAX_TABLE_NUMBERS, 0, -1):
         columns = _columns(heads, targets, most) | _cost_columns(rows)
         table = _empty([*headings, *columns], left=range(len(headings)))
         for place, (texts, _) in enumerate(rows):
@@ -300,7 +308,7 @@ def show_sweep(records: Sequence[Record]) -> None:
     legend = LEGEND if marked else ""
     if not marked and len(set(targets)) < len(rows):
         seeds = f"{several[0]} seeds" if several else "1 seed"
-        legend = UNDECIDED.format(seeds=seeds, fewest=FEWEST)
+        legend = UNDECIDED.format(seeds=seeds, fewest=MIN_SEEDS_TO_COMPARE)
     _show(f"{len(records)} runs", table, f"{legend} {_spread_of(several, heads)}")
 
 
@@ -315,7 +323,7 @@ def show_table(file: Path) -> None:
     cells = [[unescape(cell.strip()) for cell in line.strip("|").split("|")] for line in lines]
     headings, _, *rows = cells
     for count in range(len(headings), 0, -1):
-        table = _empty([_broken(text) for text in headings[:count]], left=range(count))
+        table = _empty([_wrap_heading(text) for text in headings[:count]], left=range(count))
         for row in rows:
             table.add_row(*map(_plain, row[:count]))
         if _width(table) <= _console().width:
@@ -352,18 +360,18 @@ def _columns(
             known = [
                 cell if isinstance(cell, Estimate) else None for cell in (cells[r] for r in rows)
             ]
-            if any(each and 1 < (each.runs or 1) < FEWEST for each in known):
+            if any(each and 1 < (each.runs or 1) < MIN_SEEDS_TO_COMPARE for each in known):
                 continue
-            for row, sign in zip(rows, marks(known, one.better), strict=True):
+            for row, sign in zip(rows, mark_best(known, one.better), strict=True):
                 texts[row] += SIGNS[sign]
         unit = f", {one.unit}" if one.unit else ""
-        columns[_broken(f"{one.label}{unit}{ARROWS[one.better]}")] = texts
-        for key in SHOWN:
+        columns[_wrap_heading(f"{one.label}{unit}{ARROWS[one.better]}")] = texts
+        for key in TABLE_REFERENCES:
             beside = [[n.beside[key] for n in numbers if key in n.beside] for numbers in found]
             if any(beside):
                 # Runs of several model seeds may have several: then none is that of the mean.
-                found_there = [{number(value) for value in values} for values in beside]
-                columns[_broken(f"{one.label}, {key}")] = [
+                found_there = [{format_estimate(value) for value in values} for values in beside]
+                columns[_wrap_heading(f"{one.label}, {key}")] = [
                     "".join(some) if len(some) == 1 else "" for some in found_there
                 ]
     return columns
@@ -382,7 +390,7 @@ def _cell(numbers: Sequence[KeyNumber]) -> Cell:
         return None
     values = [one.value for one in numbers]
     if any(isinstance(value, str) for value in values):
-        texts = sorted({v if isinstance(v, str) else number(Estimate(v)) for v in values})
+        texts = sorted({v if isinstance(v, str) else format_estimate(Estimate(v)) for v in values})
         return ", ".join(texts) if len(texts) < 3 else f"{texts[0]} and {len(texts) - 1} others"
     if len(numbers) == 1:
         return Estimate(float(values[0]), numbers[0].error)
@@ -391,7 +399,7 @@ def _cell(numbers: Sequence[KeyNumber]) -> Cell:
 
 def _text(cell: Cell) -> str:
     """A number without its count of runs, which is in the note below the table."""
-    return number(cell._replace(runs=None)) if isinstance(cell, Estimate) else cell or ""
+    return format_estimate(cell._replace(runs=None)) if isinstance(cell, Estimate) else cell or ""
 
 
 def _with_unit(one: KeyNumber) -> str:
@@ -429,9 +437,9 @@ def _spread_of(several: Sequence[int], heads: list[list[list[KeyNumber]]]) -> st
     return f"± is the standard deviation over {span} seeds."
 
 
-def _broken(heading: str) -> str:
+def _wrap_heading(heading: str) -> str:
     """The heading in lines, which keeps the column narrow."""
-    return heading if len(heading) <= LONG else re.sub(r" (?=\w)", "\n", heading)
+    return heading if len(heading) <= MAX_HEADING_CHARACTERS else re.sub(r" (?=\w)", "\n", heading)
 
 
 def _empty(headings: Sequence[str], left: Sequence[int]) -> Table:

@@ -55,7 +55,7 @@ def uniform(shape: Sequence[int], rng: Generator, device: torch.device | None = 
     return empty.uniform_(generator=rng)
 
 
-def whole(low: int, high: int, shape: Sequence[int], rng: Generator) -> Tensor:
+def random_integers(low: int, high: int, shape: Sequence[int], rng: Generator) -> Tensor:
     """Uniform integers in low .. high - 1, int64 in this shape, on the generator's device."""
     if isinstance(rng, Tape):
         return (rng.next(shape) * (high - low)).long().clamp_(max=high - low - 1) + low
@@ -108,7 +108,7 @@ def _signed_distances(x: Tensor, rng: Generator) -> Tensor:
     return torch.add(words[:-1], words[1:], alpha=2.0**-32)[: x.numel()].view_as(x)
 
 
-def happens(probability: Tensor, rng: Generator) -> Tensor:
+def bernoulli_mask(probability: Tensor, rng: Generator) -> Tensor:
     """True with the given probability, elementwise; False where it is NaN."""
     if (few := few_bits(probability, torch.bool, rng)) is not None:
         return few
@@ -140,7 +140,7 @@ def bernoulli(log_odds: Tensor, rng: Generator) -> Tensor:
 def flips(log_odds: Tensor, rng: Generator) -> Tensor:
     """`bernoulli(log_odds, rng)`, but 0 where that is NaN."""
     if isinstance(rng, Tape):  # these operations are faster where they are fused
-        return happens(log_odds.double().sigmoid(), rng).to(log_odds.dtype)
+        return bernoulli_mask(log_odds.double().sigmoid(), rng).to(log_odds.dtype)
     return bernoulli(log_odds, rng).nan_to_num_()
 
 

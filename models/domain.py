@@ -34,9 +34,9 @@ from latticework.models.chance import (
     coins,
     draw_categorical,
     flips,
+    random_integers,
     softmax_weights,
     softplus_sum,
-    whole,
 )
 
 FARTHEST = 1e18  # of the two values of a site: samplers square their distance
@@ -360,7 +360,7 @@ class _Finite(_Several):
 
     def _index(self, chains: int, rng: Generator) -> Tensor:
         """Uniform values of all sites, `[chains, dim]` whole numbers."""
-        return whole(0, self.num_values, (chains, self.dim), rng)
+        return random_integers(0, self.num_values, (chains, self.dim), rng)
 
 
 class _Numbers(_Several):

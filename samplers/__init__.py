@@ -42,7 +42,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
 }
 
 
-def find(name: str) -> tuple[type, dict[str, Any]]:
+def find_sampler_class(name: str) -> tuple[type, dict[str, Any]]:
     """The class of a name of NAMES, and the fields that the name sets."""
     entry = NAMES[name]
     path, fields = entry if isinstance(entry, tuple) else (entry, {})
@@ -50,7 +50,7 @@ def find(name: str) -> tuple[type, dict[str, Any]]:
     return getattr(import_module(f"{__name__}.{module}"), made), fields
 
 
-def written(text: str) -> tuple[str, dict[str, Any]]:
+def parse_sampler_call(text: str) -> tuple[str, dict[str, Any]]:
     """`name(field=value, ...)` as the name and the fields. A bare word is a string, or infinity.
 
     Raises ValueError for text of another form.

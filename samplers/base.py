@@ -6,7 +6,7 @@ rules let the same kernel run eagerly and as a captured CUDA graph:
 
 - A State holds only tensors, or tuples of tensors.
 - A step reads no device data on the host: no `.item()`, no data-dependent shapes. The only
-  exception is `settled`, and only on the CPU.
+  exception is `all_done_on_cpu`, and only on the CPU.
 
 A step may reuse the memory of the state it is given, so that a one-site sampler need not copy a
 million sites. After `state, info = sampler.step(state, model, rng)`, the old state is invalid.
@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import LARGE, happens
+from latticework.models.chance import LARGE, bernoulli_mask
 from latticework.models.domain import SWAPS, Binary, Domain, Subset
 from latticework.samplers.checks import check_start
 
@@ -209,7 +209,7 @@ def reject_impossible(log_ratio: Tensor, log_prob: Tensor) -> Tensor:
 def decide(log_ratio: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     """Which proposals are accepted, and their probability; both have the shape of `log_ratio`."""
     accept_prob = acceptance(log_ratio)
-    return happens(accept_prob, rng), accept_prob
+    return bernoulli_mask(accept_prob, rng), accept_prob
 
 
 def acceptance(log_ratio: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ def on_device(numbers: tuple[float, ...], device: torch.device, dtype: torch.dty
     return torch.tensor(numbers, device=device, dtype=dtype)
 
 
-def settled(done: Tensor) -> bool:
+def all_done_on_cpu(done: Tensor) -> bool:
     """Whether all of `done` is true; always False on devices other than the CPU.
 
     Use it in loops that have reached a fixed point, where further rounds change nothing. On the

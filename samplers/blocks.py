@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import uniform, whole
+from latticework.models.chance import random_integers, uniform
 from latticework.samplers.base import UnsupportedModelError
 
 Scan = Literal["systematic", "random", "shuffled", "scopes"]
@@ -57,11 +57,11 @@ def next_block(
         return block, (block, successor)
     if scan == "random":
         if sites == 1:
-            return whole(0, dim, (1,), rng), ()
+            return random_integers(0, dim, (1,), rng), ()
         return uniform((dim,), rng).topk(sites).indices, ()
     if scan == "scopes":
         (blocks,) = memory
-        return blocks.index_select(0, whole(0, len(blocks), (1,), rng)).squeeze(0), memory
+        return blocks.index_select(0, random_integers(0, len(blocks), (1,), rng)).squeeze(0), memory
     order, position = memory
     position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
     first = position.clone()

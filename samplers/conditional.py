@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import draw_categorical, few_bits, happens, softmax_weights
+from latticework.models.chance import bernoulli_mask, draw_categorical, few_bits, softmax_weights
 
 
 class Invalid(NamedTuple):
@@ -39,7 +39,7 @@ def draw_bit(log_odds: Tensor, dtype: torch.dtype, rng: Generator) -> tuple[Tens
     if (bits := few_bits(probability, dtype, rng)) is not None:
         return bits, None
     stay = probability[:, 0].isnan()
-    return happens(probability, rng).to(dtype), Invalid(stay, stay)
+    return bernoulli_mask(probability, rng).to(dtype), Invalid(stay, stay)
 
 
 def settle(new: Tensor, current: Tensor, invalid: Invalid) -> tuple[Tensor, Tensor]:

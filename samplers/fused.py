@@ -32,7 +32,14 @@ from latticework.models.chance import Tape
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.compiled.folders import cache_root, fault_of, switched_off
 from latticework.samplers.held import held_by
-from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums, finite
+from latticework.samplers.sums import (
+    NOTHING,
+    MultiStepSampler,
+    SumRequest,
+    Sums,
+    empty_sums,
+    finite,
+)
 
 log = logging.getLogger(__name__)
 BLOCK = 8  # steps of a block; more of them gain little and take long to compile
@@ -144,7 +151,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fused(Wrapper, ManySteps):
+class Fused(Wrapper, MultiStepSampler):
     """`sampler` by compiled code, on the CPU. A block is compiled when its shapes are first met.
 
     `call` is the number of steps after which chains are refreshed, 0 if they never are: no block
@@ -199,7 +206,12 @@ class Fused(Wrapper, ManySteps):
         return state, Info(accept.clone(), log_ratio, *unsettled)
 
     def advance(
-        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+        self,
+        state: Any,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        wanted: SumRequest = NOTHING,
     ) -> tuple[Any, Sums]:
         block = self.compile(state, model)
         sums = empty_sums(state.x, steps, wanted, block.loops)
@@ -297,7 +309,7 @@ def _now(state: FusedState) -> Any:
 
 
 def _add(
-    sums: Sums, before: Tensor, x: Tensor, infos: list[Tensor], left: int, wanted: Wanted
+    sums: Sums, before: Tensor, x: Tensor, infos: list[Tensor], left: int, wanted: SumRequest
 ) -> None:
     """Add steps that began at `before`: positions and infos, `[steps, chains, ...]`.
 

@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import whole
+from latticework.models.chance import random_integers
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, require_count, require_domain
 from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
@@ -78,7 +78,7 @@ class HammingBall(Sampler):
         assert isinstance(domain, Binary)
         block, scan = next_block(self.scan, state.scan, self.sites, domain.dim, rng)
         current = x.index_select(1, block)
-        offset = whole(0, len(ball), (len(x),), rng)
+        offset = random_integers(0, len(ball), (len(x),), rng)
         centre = _toggle(current, ball.index_select(0, offset), domain)  # u
         patterns = _toggle(centre.unsqueeze(1), ball, domain)  # [chains, patterns, sites]
 

@@ -9,13 +9,13 @@ Each chain draws its own R. All chains carry the longest path, with a mask of th
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import whole
+from latticework.models.chance import random_integers
 
 
 def moves_in_use(index: Tensor, rng: Generator) -> Tensor:
     """True for the first R moves of each chain, `[chains, longest]`, as `index`."""
     chains, longest = index.shape
-    number = whole(1, longest + 1, (chains, 1), rng)
+    number = random_integers(1, longest + 1, (chains, 1), rng)
     return torch.arange(longest, device=index.device) < number
 
 

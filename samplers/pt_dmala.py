@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import happens
+from latticework.models.chance import bernoulli_mask
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import log_proposal_ratio, logits
 from latticework.samplers.base import (
@@ -136,7 +136,7 @@ class PTDMALA(Sampler):
         swap = acceptance(-ladder.diff().unsqueeze(1) * log_prob.diff(dim=0))
         pair = torch.arange(len(ladder) - 1, device=b.device)
         chosen = ((pair + state.turn) % 2 == 0).unsqueeze(1)
-        replicas = _swapped(moved, happens(swap, rng) & chosen)
+        replicas = _swapped(moved, bernoulli_mask(swap, rng) & chosen)
 
         chains = len(state.x)
         assert info.log_ratio is not None

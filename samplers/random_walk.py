@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import uniform, uniform_like, whole
+from latticework.models.chance import random_integers, uniform, uniform_like
 from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, Subset
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated
@@ -64,5 +64,5 @@ def _elsewhere(x: Tensor, sites: Tensor, domain: Domain, rng: Generator) -> Tens
         size = domain.size_of(sites)
         ahead = (uniform(sites.shape, rng, x.device) * (size - 1)).long() + 1
         return sites * values + (here + ahead) % size
-    ahead = whole(1, values, sites.shape, rng)
+    ahead = random_integers(1, values, sites.shape, rng)
     return sites * values + (here + ahead) % values

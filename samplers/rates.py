@@ -25,7 +25,13 @@ from latticework.models.base import EnergyModel
 from latticework.models.chance import bernoulli
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
-from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count, settled
+from latticework.samplers.base import (
+    Info,
+    Sampler,
+    UnsupportedModelError,
+    all_done_on_cpu,
+    require_count,
+)
 
 Statistics = Literal["mean", "sampled"]
 Emit = Literal["sample", "mean"]
@@ -150,7 +156,7 @@ class RatesHerding(_FastWeights):
             h = (torch.baddbmm(hidden_bias, x, weight) > 0).to(x.dtype)
             x = (torch.baddbmm(visible_bias, h, weight.transpose(1, 2)) > 0).to(x.dtype)
             moving = (x != before).flatten(1).any(-1)
-            if settled(~moving):
+            if all_done_on_cpu(~moving):
                 break
         x = x.squeeze(1)
         state, info = _learned(self, state._replace(x=x, position=x), h.squeeze(1), model)

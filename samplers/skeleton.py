@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import whole
+from latticework.models.chance import random_integers
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 
@@ -47,7 +47,7 @@ class Skeleton(Sampler):
     ) -> tuple[SkeletonState, Info]:
         """Advance every chain once, by one evaluation of the target."""
         x = state.x
-        index = whole(0, model.domain.dim, (len(x), self.sites), rng)
+        index = random_integers(0, model.domain.dim, (len(x), self.sites), rng)
         proposed = self.at(model.domain.move_one(x, index), model)
         # The proposal is symmetric. Otherwise add log q(x | y) - log q(y | x).
         log_ratio = proposed.log_prob - state.log_prob

@@ -13,7 +13,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
 
-class Wanted(NamedTuple):
+class SumRequest(NamedTuple):
     """Which sums a caller needs besides the cheap ones, which are always kept."""
 
     total: bool = False  # the sum of the states
@@ -22,12 +22,12 @@ class Wanted(NamedTuple):
     changed: bool = False  # how many sites changed, and
     invalid: bool = False  # which steps were invalid; compiled kernels always keep these two
 
-    def with_those_of(self, other: "Wanted") -> "Wanted":
+    def with_those_of(self, other: "SumRequest") -> "SumRequest":
         """The sums that either of the two wants."""
-        return Wanted(*map(max, self, other))  # type: ignore[arg-type]
+        return SumRequest(*map(max, self, other))  # type: ignore[arg-type]
 
 
-NOTHING = Wanted()
+NOTHING = SumRequest()
 
 
 class Sums(NamedTuple):
@@ -41,19 +41,24 @@ class Sums(NamedTuple):
     unsettled: NDArray[np.int64]  # [chains], steps whose inner loop ended at its bound; or empty
 
 
-class ManySteps(Sampler):
+class MultiStepSampler(Sampler):
     """A sampler that makes many steps in one call and returns sums over them."""
 
     engine = "compiled"  # `sampling.engine`
 
     @abstractmethod
     def advance(
-        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+        self,
+        state: Any,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        wanted: SumRequest = NOTHING,
     ) -> tuple[Any, Sums]:
         """The state after `steps` steps. It does not depend on how steps are divided into calls."""
 
 
-def empty_sums(x: Tensor, steps: int, wanted: Wanted, loops: bool = False) -> Sums:
+def empty_sums(x: Tensor, steps: int, wanted: SumRequest, loops: bool = False) -> Sums:
     """Sums before the first of `steps` steps, for states like `x` `[chains, ...]`.
 
     `loops` says whether the kernel has an inner loop that may end at a bound.

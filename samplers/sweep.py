@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import bernoulli, happens
+from latticework.models.chance import bernoulli, bernoulli_mask
 from latticework.models.domain import Binary, Categorical, one_hot
 from latticework.samplers.base import (
     Info,
@@ -97,7 +97,7 @@ class MetropolisSweep(GibbsSweep):
         old = x.index_select(1, sites)
         if isinstance(model.domain, Binary):
             gain = model.differences(x, cache, sites)
-            flips = happens(_tried(gain), rng)
+            flips = bernoulli_mask(_tried(gain), rng)
             return torch.where(flips, 1 - old, old)
         log_probs = _site_log_probs(x, cache, sites, model)
         others = log_probs.masked_fill(old > 0, -torch.inf)
@@ -105,7 +105,7 @@ class MetropolisSweep(GibbsSweep):
         new = one_hot(choice.view(log_probs.shape[:2]), log_probs.shape[2])
         kept = log_probs.masked_fill(new, -torch.inf)
         log_ratio = others.logsumexp(-1) - kept.logsumexp(-1)
-        stays = ~happens(_tried(log_ratio), rng) | invalid.stay.view(log_ratio.shape)
+        stays = ~bernoulli_mask(_tried(log_ratio), rng) | invalid.stay.view(log_ratio.shape)
         return torch.where(stays.unsqueeze(-1), old, new.to(x.dtype))
 
 

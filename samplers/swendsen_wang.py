@@ -35,7 +35,7 @@ from latticework.samplers.base import (
     Info,
     Sampler,
     UnsupportedModelError,
-    settled,
+    all_done_on_cpu,
 )
 
 
@@ -141,6 +141,6 @@ def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
         labels = labels.scatter_reduce(1, high, low, "amin")
         labels = labels.gather(1, labels)
         found = (labels == before).all(1)
-        if settled(found):
+        if all_done_on_cpu(found):
             break
     return labels, found

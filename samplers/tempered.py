@@ -31,9 +31,9 @@ from torch.nn.functional import pad
 
 from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
-from latticework.models.chance import Tape, happens
+from latticework.models.chance import Tape, bernoulli_mask
 from latticework.models.domain import Binary, Integer
-from latticework.samplers import NAMES, find, written
+from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
 from latticework.samplers.base import (
     Info,
     Sampler,
@@ -46,7 +46,7 @@ from latticework.samplers.scale import RANGE, change_of_log, with_scales
 
 LADDERS = 8  # ladders that learn the schedule
 FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
-FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
+MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
 MAX_LEVELS = 256  # of a learned schedule
 RAREST = 0.02  # probability of a value of a site in a learned base, at least
 LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
@@ -206,12 +206,12 @@ class Tempered(Sampler):
         if not self.learns:
             return {}
         self.inner.require_moves(model)
-        found, base = learned(self, model, x), {}
+        found, base = learn_ladder(self, model, x), {}
         if self.learn_base and self._can_learn_base(model):
             mean = found.mean.clamp(RAREST, 1 - RAREST)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
             if len(mean) * log(2) - float(entropy) >= LEAST_GAIN:
-                other = learned(replace(self, log_odds=mean.logit()), model, x)
+                other = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
                 if other.trip_steps < found.trip_steps:
                     found, base = other, {"log_odds": mean.logit()}
         scales = {} if self.acceptance is None else {"scales": found.state.scales}
@@ -223,7 +223,7 @@ class Tempered(Sampler):
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.learns:
-            found = learned(self, model, x).state
+            found = learn_ladder(self, model, x).state
             count = len(found.level)
             replicas = found.kernel.x.unflatten(0, (count, -1))
             chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
@@ -360,7 +360,7 @@ class Tempered(Sampler):
             down[0] -= base
 
         pair = torch.arange(last, device=level.device).unsqueeze(1)
-        swap = happens(acceptance(up + down), rng) & ((pair + state.turn) % 2 == 0)
+        swap = bernoulli_mask(acceptance(up + down), rng) & ((pair + state.turn) % 2 == 0)
         above, below = pad(swap, (0, 0, 0, 1)), pad(swap[first:], (0, 0, 1 + first, 0))
         after = level + above.gather(0, level).long() - below.gather(0, level).long()
         cold, trips = state.cold, state.trips
@@ -387,10 +387,10 @@ class Tempered(Sampler):
 
 @lru_cache
 def _named(text: str) -> Sampler:
-    name, fields = written(text)
+    name, fields = parse_sampler_call(text)
     if name not in NAMES:
         raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
-    kind, own = find(name)
+    kind, own = find_sampler_class(name)
     return kind(**{**own, **fields})
 
 
@@ -416,7 +416,7 @@ class Learned(NamedTuple):
     mean: Tensor  # share of high values of each site at b = 1, [dim]; [0] if it is not binary
 
 
-def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
+def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
     """What ladders of their own learned in all rounds: the schedule and scales.
 
     Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
@@ -452,14 +452,14 @@ def learned(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
                 scales = adapted_scales(sampler, state.scales, level, info.accept_prob, made)
                 state, logs = state._replace(scales=scales), logs + scales.log()
         trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
-        rejected = (rejected - impossible) / (2**number - impossible).clamp(min=FEWEST)
+        rejected = (rejected - impossible) / (2**number - impossible).clamp(min=MIN_REJECTED_SHARE)
         barrier = float(rejected.sum())
         scales = (logs / 2**number).exp()
         if fixed is not None:
             state = state._replace(scales=scales)
             continue
         levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
-        spaced = evenly(schedule, rejected.clamp(min=FEWEST), levels)
+        spaced = evenly(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
         # A level takes the states of the old level with the nearest b.
         nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
         place = state.level.argsort(0).index_select(0, nearest)

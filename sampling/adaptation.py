@@ -21,23 +21,24 @@ from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.scale import RANGE, change_of_log
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.chain import block_of
-from latticework.sampling.engine import adapting, served
-from latticework.sampling.memory import Memory
+from latticework.sampling.chain import make_block
+from latticework.sampling.engine import engine_for_adaptation, select_kernel
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Acceptance, Reference
 
 # Acceptance rates that are optimal on product targets as the number of sites grows: H. Sun, H. Dai
 # and D. Schuurmans, "Optimal Scaling for Locally Balanced Proposals in Discrete Spaces", NeurIPS
 # 2022.
 OPTIMAL = {"locally_balanced": 0.574, "random_walk": 0.234}
-MISSED = 0.05  # between the acceptance aimed at and that reached, above which a rule warns
+# A rule warns if the acceptance reached is further from that aimed at.
+MAX_ACCEPTANCE_ERROR = 0.05
 
 
 class AdaptationWarning(UserWarning):
     """An adaptation that has not reached the acceptance it aims at."""
 
 
-class Adapted(NamedTuple):
+class AdaptationResult(NamedTuple):
     """What a burn-in has chosen."""
 
     sampler: Sampler  # frozen
@@ -169,7 +170,7 @@ def _counts_sites(sampler: Sampler) -> bool:
 
 
 @dataclass(eq=False)
-class BurnIn(Memory):
+class BurnIn(LoopState):
     """What the blocks change."""
 
     state: Any  # of the sampler
@@ -177,7 +178,7 @@ class BurnIn(Memory):
     acceptances: list[float]  # one of each block
 
 
-def adapted(
+def run_adaptation(
     rule: Adaptation,
     sampler: Sampler,
     model: EnergyModel,
@@ -185,17 +186,19 @@ def adapted(
     rng: Generator,
     engine: str = "eager",
     resumable: Callable[..., Iterable[int]] = lambda memory, total: range(total),
-) -> Adapted:
+) -> AdaptationResult:
     """Run the blocks of `rule` from `x` `[chains, *shape]`, and freeze the sampler.
 
     `resumable(memory, total=blocks)` yields once for each block. Warns (AdaptationWarning) if the
-    acceptance that was reached is further than `MISSED` from that aimed at. Raises ValueError if
-    the rule does not support the sampler or `x` is no start.
+    acceptance that was reached is further than `MAX_ACCEPTANCE_ERROR` from that aimed at. Raises
+    ValueError if the rule does not support the sampler or `x` is no start.
     """
     blocks, metric = rule.blocks(sampler), Acceptance()
 
     def kernel(acceptances: Sequence[float]) -> Sampler:
-        return served(rule.trial(sampler, model, acceptances), model, adapting(engine), [metric])[0]
+        return select_kernel(
+            rule.trial(sampler, model, acceptances), model, engine_for_adaptation(engine), [metric]
+        )[0]
 
     with torch.no_grad():
         memory = BurnIn(kernel([]).init(x, model), rng, [])
@@ -203,7 +206,7 @@ def adapted(
             current = kernel(memory.acceptances)
             state = current.refresh(memory.state, model)
             carry = metric.init(model, state, Reference())
-            advance = block_of(current, model, memory.rng, rule.steps, [metric])
+            advance = make_block(current, model, memory.rng, rule.steps, [metric])
             memory.state, (carry,) = advance(state, [carry])
             memory.acceptances.append(float(metric.read(carry)["acceptance"]))
     found = rule.frozen(sampler, model, memory.acceptances)
@@ -216,7 +219,7 @@ def adapted(
             trajectory[name] = values
     late = memory.acceptances[blocks // 2 :]
     reached, aimed = sum(late) / len(late), rule.aim(sampler)
-    if aimed is not None and abs(reached - aimed) > MISSED:
+    if aimed is not None and abs(reached - aimed) > MAX_ACCEPTANCE_ERROR:
         chosen = ", ".join(f"{name}={value:.4g}" for name, value in fields.items())
         warnings.warn(
             f"the adaptation reached an acceptance of {reached:.3f} and aimed at {aimed:.3f} "
@@ -224,7 +227,7 @@ def adapted(
             AdaptationWarning,
             3,
         )
-    return Adapted(found, memory.state.x, fields, trajectory, aimed, reached)
+    return AdaptationResult(found, memory.state.x, fields, trajectory, aimed, reached)
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.fused import Fused
 from latticework.samplers.tempered import evenly
 from latticework.sampling.chain import capture, require_whole_blocks
-from latticework.sampling.engine import served
+from latticework.sampling.engine import select_kernel
 
 RESAMPLES = 1000  # of the bootstrap
 LEVEL = 0.95  # of intervals and bounds
-FEW = 0.5  # of the particles: if fewer are effective, they are resampled
-SHARE = 0.9  # of the particles that count after one step of the pilot
+RESAMPLE_ESS_SHARE = 0.5  # of the particles: if fewer are effective, they are resampled
+PILOT_ESS_SHARE = 0.9  # of the particles that count after one step of the pilot
 HALVINGS = 20  # of the interval in which the pilot looks for its next beta
 
 
@@ -126,7 +126,7 @@ def advance(
 
 
 @dataclass(frozen=True)
-class Move(Sampler):
+class AnnealingKernel(Sampler):
     """`advance` as a kernel whose target is the path, for engine=fused."""
 
     sampler: Sampler
@@ -146,14 +146,14 @@ class Move(Sampler):
 def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     """Which particle each one continues, and its log weight, both `[runs * particles]`.
 
-    Systematic resampling, in the runs of `log_weight` `[runs, particles]` where fewer than `FEW` of
-    the particles are effective; the others keep theirs.
+    Systematic resampling, in the runs of `log_weight` `[runs, particles]` where fewer than
+    `RESAMPLE_ESS_SHARE` of the particles are effective; the others keep theirs.
     """
     runs, size = log_weight.shape
     top = log_weight.amax(1, keepdim=True).nan_to_num(neginf=0)  # all particles have weight 0
     weight = (log_weight - top).exp()
     total = weight.sum(1, keepdim=True)
-    few = total.square() < FEW * size * weight.square().sum(1, keepdim=True)
+    few = total.square() < RESAMPLE_ESS_SHARE * size * weight.square().sum(1, keepdim=True)
     own = torch.arange(size, device=weight.device)
     shift = uniform((runs, 1), rng, weight.device)
     found = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total).clamp_(max=size - 1)
@@ -174,7 +174,7 @@ def stepper(
 ) -> Callable[[Annealing], Annealing]:
     """A function that advances chains by `steps` betas; one CUDA graph on a GPU.
 
-    `move` is the kernel of `Move` for another engine; one that is not fused is not used.
+    `move` is the kernel of `AnnealingKernel` for another engine; one that is not fused is not used.
     """
     if isinstance(move, Fused):
         kernel = move
@@ -211,7 +211,9 @@ def anneal(
         annealing = start(sampler, path, x, betas)
         move: Sampler | None = None
         if engine != "eager":
-            move, _ = served(Move(sampler, betas, runs), path, engine, (), x, 0, every)
+            move, _ = select_kernel(
+                AnnealingKernel(sampler, betas, runs), path, engine, (), x, 0, every
+            )
         step = stepper(annealing, sampler, path, betas, rng, every, runs, move)
         for _ in range((len(betas) - 1) // every):
             annealing = step(annealing)
@@ -238,15 +240,15 @@ def geometric(steps: int, first: float = 1e-3) -> Tensor:
 
 
 @torch.no_grad()
-def spaced(
+def pilot_betas(
     sampler: Sampler, path: AnnealedModel, x: Tensor, steps: int, rng: Generator
 ) -> tuple[Tensor, int]:
     """Betas `[steps + 1]` with equal losses of particles, and the steps of the pilot behind them.
 
     Particles of its own, from `x` `[particles, *shape]` at beta = 0, go to the largest beta at
-    which `SHARE` of them count, and make a step there, until beta is 1 (the conditional effective
-    sample size of Y. Zhou, A. Johansen and J. Aston, "Toward automatic model comparison", Journal
-    of Computational and Graphical Statistics 2016). Raises ValueError as `start` does.
+    which `PILOT_ESS_SHARE` of them count, and make a step there, until beta is 1 (the conditional
+    effective sample size of Y. Zhou, A. Johansen and J. Aston, "Toward automatic model comparison",
+    Journal of Computational and Graphical Statistics 2016). Raises ValueError as `start` does.
     """
     betas, losses = [torch.zeros((), dtype=torch.float64, device=x.device)], []
     state, known, log_weight, _ = start(sampler, path, x, torch.stack(betas))
@@ -259,9 +261,9 @@ def spaced(
     while betas[-1] < 1:
         path.move_to(betas[-1])
         low, high = betas[-1], torch.ones_like(betas[-1])
-        for _ in range(0 if share(high) >= SHARE else HALVINGS):
+        for _ in range(0 if share(high) >= PILOT_ESS_SHARE else HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if share(middle) >= SHARE else (low, middle)
+            low, high = (middle, high) if share(middle) >= PILOT_ESS_SHARE else (low, middle)
         betas.append(high.float().double())
         losses.append((1 / share(betas[-1]) - 1).clamp(min=0).sqrt())  # the spread of the weights
         log_weight = log_weight + path.log_ratio(known, betas[-1])

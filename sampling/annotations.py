@@ -33,7 +33,7 @@ def is_number(value: Any) -> bool:
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is valid for an argument annotated with `hint`."""
-    kind, arguments = _taken_apart(hint)
+    kind, arguments = _split_annotation(hint)
     if kind in (Any, object, Parameter.empty) or isinstance(kind, str | TypeVar):
         return True
     if kind is Union:
@@ -53,25 +53,25 @@ def fits(value: Any, hint: Any) -> bool:
     return False
 
 
-def words(hint: Any) -> str:
+def describe_annotation(hint: Any) -> str:
     """Describe `hint` in words, for error messages."""
-    kind, arguments = _taken_apart(hint)
+    kind, arguments = _split_annotation(hint)
     if kind in ONE:
         return ONE[kind]
     if kind is Union:
-        return " or ".join(map(words, arguments))
+        return " or ".join(map(describe_annotation, arguments))
     if kind is Literal:
         return " or ".join(map(str, arguments))
     if kind is Mapping:
         return "a mapping"
     if kind is Sequence:
-        inner = [MANY.get(_taken_apart(one)[0], "") for one in arguments]
+        inner = [MANY.get(_split_annotation(one)[0], "") for one in arguments]
         return f"a list of {inner[0]}" if len(inner) == 1 and inner[0] else "a list"
     name = "function" if kind is Callable else getattr(kind, "__name__", str(kind))
     return f"a {name} (a group with a _target_)"
 
 
-def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _split_annotation(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The kind of `hint` and its arguments; all unions, mappings and sequences share a kind."""
     kind = get_origin(hint) or hint
     arguments = tuple(one for one in get_args(hint) if one is not ...)

@@ -15,9 +15,9 @@ from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info, Sampler, Wrapper
-from latticework.samplers.sums import ManySteps, Wanted
+from latticework.samplers.sums import MultiStepSampler, SumRequest
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Metric, Reference, Steps
 
 Block = Callable[[Any, list], tuple[Any, list]]
@@ -79,7 +79,7 @@ def require_whole_blocks(steps: int, every: int) -> None:
 
 
 @dataclass(init=False, eq=False)
-class Chain(Memory):
+class Chain(LoopState):
     """Chains that advance `every` steps at a time. A checkpoint stores the three fields.
 
     The next `advance` may overwrite `state` and `carries`. `values` reads the metrics without
@@ -106,7 +106,7 @@ class Chain(Memory):
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
         self.state, self.carries, self.rng = state, carries, rng
-        self._block = block_of(sampler, model, rng, every, metrics)
+        self._block = make_block(sampler, model, rng, every, metrics)
         self._captured = not x.is_cuda
 
     def advance(self) -> None:
@@ -131,21 +131,21 @@ class Chain(Memory):
     def reading(self, step: int) -> Reading:
         """A copy of the state, the metrics' values and their carries, labelled with `step`."""
         values = self.values()
-        return Reading(step, copied(self.state), values, copied(self.carries))
+        return Reading(step, deep_copy(self.state), values, deep_copy(self.carries))
 
 
-def block_of(
+def make_block(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
     """A function that takes a state and the metrics' carries through `steps` steps."""
-    wanted = Wanted()
+    wanted = SumRequest()
     for metric in metrics:
-        wanted = wanted.with_those_of(metric.wanted or Wanted())
+        wanted = wanted.with_those_of(metric.wanted or SumRequest())
 
     def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
         return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
 
-    if isinstance(sampler, ManySteps):
+    if isinstance(sampler, MultiStepSampler):
         kernel = sampler
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
@@ -184,7 +184,7 @@ def timing(
     times, clock = [], Clock(x.device)
     with torch.no_grad():
         state = sampler.init(x, model)
-        advance = block_of(sampler, model, rng, steps, ())
+        advance = make_block(sampler, model, rng, steps, ())
         if x.is_cuda:
             advance = capture(advance, state, [], rng)
         state, _ = advance(state, [])  # warm-up
@@ -276,7 +276,7 @@ class Poisoned(Wrapper):
         return self.sampler.moved_to(x.clone(), state, model)
 
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
-        after = copied(self.sampler.step(state, model, rng))
+        after = deep_copy(self.sampler.step(state, model, rng))
         lasting = {memory(t) for t in (*model.parameters(), *model.buffers())}
         for tensor in pytree.tree_leaves(state):
             if memory(tensor) not in lasting:
@@ -284,12 +284,12 @@ class Poisoned(Wrapper):
         return after
 
 
-def copied(tree: Any) -> Any:
+def deep_copy(tree: Any) -> Any:
     """A deep copy of `tree` (NamedTuples, tuples and lists of tensors)."""
     if isinstance(tree, Tensor):
         return tree.clone()
     if isinstance(tree, tuple | list):  # torch's pytree takes several times as long
-        parts = map(copied, tree)
+        parts = map(deep_copy, tree)
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return tree
 

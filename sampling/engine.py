@@ -24,7 +24,7 @@ from latticework.sampling.metrics import Metric
 Engine = Literal["auto", "eager", "compiled", "fused"]
 # Where `auto` compiles a step: from so many steps on, in which eager ones take longer than the
 # compiler; for states of at most so many entries, where the calls of operations take the most time.
-STEPS, ENTRIES = 200_000, 2**14
+MIN_STEPS_TO_FUSE, MAX_ENTRIES_TO_FUSE = 200_000, 2**14
 
 
 class EngineWarning(UserWarning):
@@ -35,7 +35,7 @@ class NotCompiledError(ValueError):
     """engine=compiled or fused cannot run this sampler, model or metric."""
 
 
-def served(
+def select_kernel(
     sampler: Sampler,
     model: EnergyModel,
     engine: str,
@@ -64,8 +64,8 @@ def served(
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
     # Importing numba takes a second, so eager runs do not.
-    from latticework.samplers.compiled.choose import twin_of
-    from latticework.samplers.compiled.twin import NoTwinError
+    from latticework.samplers.compiled.choose import find_compiled_kernel
+    from latticework.samplers.compiled.twin import NoCompiledKernelError
 
     why = ""
     for metric in metrics:
@@ -73,12 +73,12 @@ def served(
             why = f"the metric {type(metric).__name__} has to see every step"
     if not why:
         try:
-            return twin_of(sampler, model), ""
-        except NoTwinError as error:
+            return find_compiled_kernel(sampler, model), ""
+        except NoCompiledKernelError as error:
             why = str(error)
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
-    if x is not None and steps >= STEPS and x.numel() <= ENTRIES:
+    if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
         kernel, why, installable = _fused(sampler, model, metrics, x, call)
         if installable:
             warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
@@ -86,7 +86,7 @@ def served(
     return sampler, why
 
 
-def adapting(engine: str) -> str:
+def engine_for_adaptation(engine: str) -> str:
     """The engine that adapts or learns what a sampler needs beforehand.
 
     A fused kernel would be compiled for each value that this tries.

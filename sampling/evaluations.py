@@ -27,7 +27,7 @@ LOCAL = (
 MINIBATCH = "minibatch"  # of a DataModel: the target estimated from some rows
 
 
-class Counter:
+class EvaluationCounter:
     """Counts the evaluations that are made through `model`, a copy that shares the tensors.
 
     Each state passed to `forward` counts one. A call of another method that needs none counts one
@@ -88,9 +88,11 @@ class Counter:
             self.evaluations += states * words[2].shape[-1] * values / self.model.domain.dim
 
 
-def counted_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator) -> Counter:
+def counted_step(
+    sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
+) -> EvaluationCounter:
     """The counts of a step of all chains from `x`, of the second step."""
-    count = Counter(model, len(x))
+    count = EvaluationCounter(model, len(x))
     with torch.no_grad():
         state, _ = sampler.step(sampler.init(x, count.model), count.model, rng)
         count.evaluations, count.whole, count.local = 0.0, 0, 0

@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Domain
 
-LARGEST = 2**26  # states; some tens of seconds
-CHEAP = 2**16  # states; a fraction of a second
+MAX_STATES = 2**26  # states; some tens of seconds
+MAX_CHEAP_STATES = 2**16  # states; a fraction of a second
 CHUNK = 2**15  # states held at once
 HIDDEN = 24  # units of an RBM that are summed over; minutes with a thousand visible units
 
@@ -52,7 +52,7 @@ def exact(model: EnergyModel) -> Exact:
     return enumerated(model)
 
 
-def cheap(model: EnergyModel) -> Exact | None:
+def exact_if_cheap(model: EnergyModel) -> Exact | None:
     """`exact` if it is fast, with at most CHEAP states to enumerate; else None."""
     try:
         own = model.log_z_and_mean()
@@ -66,7 +66,7 @@ def cheap(model: EnergyModel) -> Exact | None:
 def few_states(model: EnergyModel) -> bool:
     """Whether the domain has at most CHEAP states."""
     try:
-        return model.domain.count() <= CHEAP
+        return model.domain.count() <= MAX_CHEAP_STATES
     except ValueError:  # infinitely many
         return False
 
@@ -76,7 +76,7 @@ def enumerated(model: EnergyModel) -> Exact:
     """The log normaliser and the mean by enumeration in chunks, in float64 if the model can."""
     domain = model.domain
     model, home = _in_double(model)
-    if (count := domain.count()) > LARGEST:
+    if (count := domain.count()) > MAX_STATES:
         raise ValueError(
             f"enumeration is limited to 2^26 states, {domain} has {count:.3g}; "
             "estimate its means by sampling"

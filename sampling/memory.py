@@ -14,20 +14,20 @@ CPU = torch.device("cpu")
 
 
 @dataclass(eq=False)
-class Memory:
+class LoopState:
     """Base of dataclasses that hold what a loop changes. A field may be a Memory itself."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The fields by name: references, as in PyTorch. `captured` makes copies."""
+        """The fields by name: references, as in PyTorch. `to_checkpoint` makes copies."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def load_state_dict(self, saved: Mapping[str, Any], device: torch.device = CPU) -> None:
-        """Set every field to what `captured` stored of it (`restored`)."""
+        """Set every field to what `to_checkpoint` stored of it (`from_checkpoint`)."""
         for name, value in self.state_dict().items():
-            setattr(self, name, restored(value, saved[name], device))
+            setattr(self, name, from_checkpoint(value, saved[name], device))
 
 
-def captured(value: Any) -> Any:
+def to_checkpoint(value: Any) -> Any:
     """`value` as plain containers, numbers and tensors, all of them copies.
 
     Raises TypeError for anything that a checkpoint cannot hold.
@@ -37,11 +37,11 @@ def captured(value: Any) -> Any:
     if isinstance(value, Generator):
         return value.get_state()
     if hasattr(value, "load_state_dict"):
-        return captured(value.state_dict())
+        return to_checkpoint(value.state_dict())
     if isinstance(value, dict):
-        return {captured(key): captured(item) for key, item in value.items()}
+        return {to_checkpoint(key): to_checkpoint(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [captured(item) for item in value]
+        items = [to_checkpoint(item) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if value is None or isinstance(value, bool):
         return value
@@ -54,15 +54,15 @@ def captured(value: Any) -> Any:
     )
 
 
-def restored(value: Any, saved: Any, device: torch.device) -> Any:
-    """What `captured` stored of `value`; generators and objects are restored in place.
+def from_checkpoint(value: Any, saved: Any, device: torch.device) -> Any:
+    """What `to_checkpoint` stored of `value`; generators and objects are restored in place.
 
     A tensor goes to the device of the one that it replaces, if there is one, else to `device`.
     """
     if isinstance(value, Generator):
         value.set_state(saved)
         return value
-    if isinstance(value, Memory):
+    if isinstance(value, LoopState):
         value.load_state_dict(saved, device)
         return value
     if hasattr(value, "load_state_dict"):
@@ -70,21 +70,23 @@ def restored(value: Any, saved: Any, device: torch.device) -> Any:
         return value
     if isinstance(saved, dict):
         known = value if isinstance(value, dict) else {}
-        return {key: restored(known.get(key), item, device) for key, item in saved.items()}
+        return {key: from_checkpoint(known.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list | tuple):
         same = isinstance(value, list | tuple) and len(value) == len(saved)
         olds = value if same else [None] * len(saved)
-        items = [restored(old, new, device) for old, new in zip(olds, saved, strict=True)]
+        items = [from_checkpoint(old, new, device) for old, new in zip(olds, saved, strict=True)]
         return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)
     if isinstance(saved, Tensor):
         return saved.to(value.device if isinstance(value, Tensor) else device)
     return saved
 
 
-def described(value: Any) -> str:
+def describe_structure(value: Any) -> str:
     """What a checkpoint and the run that resumes from it share: fields, classes, shapes."""
-    if isinstance(value, Memory):
-        inner = ", ".join(f"{k}: {described(v)}" for k, v in sorted(value.state_dict().items()))
+    if isinstance(value, LoopState):
+        inner = ", ".join(
+            f"{k}: {describe_structure(v)}" for k, v in sorted(value.state_dict().items())
+        )
         return f"{type(value).__name__} {{{inner}}}"
     if isinstance(value, torch.nn.Module):
         state = value.state_dict()

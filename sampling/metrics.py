@@ -13,7 +13,7 @@ from torch import Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
-from latticework.samplers.sums import Wanted, finite
+from latticework.samplers.sums import SumRequest, finite
 
 LARGEST_TRACE = 2**30  # bytes
 
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     unsettled: Tensor  # [chains], steps whose inner loop ended at its bound; or empty
 
     @classmethod
-    def of_one(cls, before: Tensor, state: Any, info: Info, wanted: Wanted) -> "Steps":
+    def of_one(cls, before: Tensor, state: Any, info: Info, wanted: SumRequest) -> "Steps":
         """Those of one eager step from the states `before`."""
         x, none = state.x, state.x.new_empty(0)
         changed = invalid = none
@@ -61,7 +61,7 @@ class Metric(ABC):
     chains run eagerly, one step an update (on the device only).
     """
 
-    wanted: Wanted | None = None
+    wanted: SumRequest | None = None
 
     @abstractmethod
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Any: ...
@@ -108,7 +108,7 @@ class MarginalError(Metric):
     Figure 3).
     """
 
-    wanted = Wanted(total=True)
+    wanted = SumRequest(total=True)
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> MarginalSums:
         truth = needs(self, reference.mean, "mean")
@@ -151,7 +151,7 @@ class EnsembleError(Metric):
     independent exact draws is about sd / sqrt(n). On {0, 1} it is that of 2 mean - 1.
     """
 
-    wanted = Wanted()
+    wanted = SumRequest()
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Ensemble:
         sums = MarginalError().init(model, state, reference)
@@ -173,7 +173,7 @@ class Average(NamedTuple):
 class Mean(Metric):
     """A mean since the start, over chains and steps."""
 
-    wanted: Wanted | None = Wanted()
+    wanted: SumRequest | None = SumRequest()
     name: str
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Average:
@@ -222,7 +222,7 @@ class Changed(Mean):
     """Mean number of sites that a step changes. A rejected step counts as 0."""
 
     name = "changed"
-    wanted = Wanted(changed=True)
+    wanted = SumRequest(changed=True)
 
     def amount(self, state: Any, sums: Steps) -> Tensor:
         return sums.changed
@@ -313,7 +313,7 @@ class MMD(Metric):
     states have entries other than 0 and 1, or if there are fewer samples than chains.
     """
 
-    wanted = Wanted()
+    wanted = SumRequest()
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
         domain = model.domain
@@ -376,8 +376,8 @@ class Trace(Metric):
         return Traces(buffer, torch.zeros(1, dtype=torch.long, device=x.device))
 
     @property
-    def wanted(self) -> Wanted:  # type: ignore[override]
-        return Wanted(draws=self.draws * self.thin, traced=self.chains)
+    def wanted(self) -> SumRequest:  # type: ignore[override]
+        return SumRequest(draws=self.draws * self.thin, traced=self.chains)
 
     def update(self, carry: Traces, state: Any, sums: Steps, steps: int) -> Traces:
         """Keep the last of the steps that have one place in the buffer."""

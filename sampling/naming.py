@@ -9,13 +9,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from latticework.samplers import NAMES, find, written
+from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
 from latticework.samplers.base import Sampler
-from latticework.sampling.annotations import fits, words
+from latticework.sampling.annotations import describe_annotation, fits
 from latticework.sampling.messages import nearest
 
 
-def loaded(text: str) -> Any:
+def load_object(text: str) -> Any:
     """The object that `file.py:Name` names; files beside it can be imported.
 
     Raises ValueError for another form, a file that is not there, or a name that it does not have.
@@ -30,18 +30,18 @@ def loaded(text: str) -> Any:
     return getattr(module, name)
 
 
-def sampler_named(text: str, fields: dict[str, Any] | None = None) -> Any:
+def parse_sampler(text: str, fields: dict[str, Any] | None = None) -> Any:
     """The sampler `file.py:Name`, or that of a name of `samplers.NAMES`, with the given fields.
 
     The text may hold fields, too: `gwg(flips=2)`. Raises ValueError for an unknown field, or a
     value that does not fit its annotation.
     """
-    text, given = written(text)
+    text, given = parse_sampler_call(text)
     fields = {**given, **(fields or {})}
     if ".py:" in text:
-        found = loaded(text)
+        found = load_object(text)
     elif text in NAMES:
-        found, own = find(text)
+        found, own = find_sampler_class(text)
         fields = {**own, **fields}
     else:
         raise ValueError(f"sampler {text!r} is not known: {nearest(text, NAMES)}")
@@ -66,7 +66,7 @@ def from_text(name: str, fields: dict[str, Any] | None) -> Any:
     """The sampler that `as_text` wrote; its text if it, or its kernel, had no name."""
     if fields is None:
         return name
-    kind, own = find(name)
+    kind, own = find_sampler_class(name)
     if isinstance(kernel := fields.get("kernel"), list):
         if kernel[1] is None:
             return f"{kind.__name__}(kernel={kernel[0]})"
@@ -76,10 +76,10 @@ def from_text(name: str, fields: dict[str, Any] | None) -> Any:
 
 def name_of(sampler: Any) -> str | None:
     """The name in `samplers.NAMES` of the sampler's class; None for a class of the user's own."""
-    return next((name for name in NAMES if find(name) == (type(sampler), {})), None)
+    return next((name for name in NAMES if find_sampler_class(name) == (type(sampler), {})), None)
 
 
-def brief(sampler: Any) -> str:
+def short_repr(sampler: Any) -> str:
     """The class of a sampler with the fields that differ from their defaults, in four digits."""
     if not dataclasses.is_dataclass(sampler):
         return str(sampler)
@@ -89,7 +89,7 @@ def brief(sampler: Any) -> str:
         default = field.default_factory() if callable(field.default_factory) else field.default
         if repr(value) != repr(default):
             text = f"{value:.4g}" if isinstance(value, float) else repr(value)
-            text = brief(value) if isinstance(value, Sampler) else text
+            text = short_repr(value) if isinstance(value, Sampler) else text
             shown.append(f"{field.name}={text}")
     return f"{type(sampler).__name__}({', '.join(shown)})"
 
@@ -106,7 +106,7 @@ def _check_fields(text: str, fields: dict[str, Any], made_by: Callable[..., Any]
             raise ValueError(f"{text} has no setting {name}: {nearest(name, known)}")
         hint = known[name].annotation
         if not (fits(value, hint) or (value == inf and fits(1.0, hint))):
-            raise ValueError(f"{name} of {text} must be {words(hint)}, got {value!r}")
+            raise ValueError(f"{name} of {text} must be {describe_annotation(hint)}, got {value!r}")
 
 
 def _module(file: Path) -> Any:

@@ -25,9 +25,9 @@ from latticework.models.domain import (
     Subset,
 )
 from latticework.samplers.base import Sampler
-from latticework.sampling.adaptation import Adapted
+from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
-from latticework.sampling.naming import as_text, brief, from_text
+from latticework.sampling.naming import as_text, from_text, short_repr
 from latticework.sampling.tempering import Ladders, LogZ
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SampleResult:
     sampler: Sampler | str  # the text of a sampler of your own, where a file was loaded
     domain: Domain
     seed: int
-    adapted: Adapted | None = None  # what `adapt` chose, with its trajectory
+    adapted: AdaptationResult | None = None  # what `adapt` chose, with its trajectory
     names: tuple[str, ...] | None = None  # of the sites
     ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
     labels: tuple[tuple[str, ...], ...] | None = None  # of the values of each site
@@ -91,7 +91,7 @@ class SampleResult:
             aimed = f" (aimed at {self.adapted.aimed:.3g})"
         compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
         return (
-            f"<{chains} chains x {draws} draws from {self.domain} by {brief(self.sampler)}: "
+            f"<{chains} chains x {draws} draws from {self.domain} by {short_repr(self.sampler)}: "
             f"acceptance {float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} "
             f"evaluations, {self.seconds:.3g} s{compiled}; {self.verdict.text}>"
         )
@@ -267,7 +267,7 @@ class SampleResult:
         if chosen := about.pop("adapted", None):
             text = chosen["sampler"]  # None in older files
             found = sampler if text is None else from_text(*text)
-            about["adapted"] = Adapted(**{**chosen, "sampler": found, "x": x})
+            about["adapted"] = AdaptationResult(**{**chosen, "sampler": found, "x": x})
         if own:
             about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:

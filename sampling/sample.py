@@ -16,25 +16,25 @@ from latticework.models.domain import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.fused import Fused
-from latticework.samplers.sums import ManySteps, Wanted
+from latticework.samplers.sums import MultiStepSampler, SumRequest
 from latticework.samplers.tempered import LadderState, Tempered
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,
     Adaptation,
     CycleControl,
-    adapted,
     by_level,
+    run_adaptation,
 )
 from latticework.sampling.chain import Chain
 from latticework.sampling.devices import find_device, free_memory, on_threads, synchronise
 from latticework.sampling.diagnostics import AT_ONCE
-from latticework.sampling.engine import Engine, adapting, served
-from latticework.sampling.evaluations import Counter, evaluations_of_step
+from latticework.sampling.engine import Engine, engine_for_adaptation, select_kernel
+from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
 from latticework.sampling.metrics import Metric, Reference, Steps
-from latticework.sampling.naming import sampler_named
+from latticework.sampling.naming import parse_sampler
 from latticework.sampling.result import SampleResult, site_names
-from latticework.sampling.starts import annealed, possible, require_start
+from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import as_model, check_target
 from latticework.sampling.tempering import Ladders, levels_of
 
@@ -55,7 +55,7 @@ class ChainSums(NamedTuple):
 class ChainAcceptance(Metric):
     """Sums over the steps of each chain since the start."""
 
-    wanted = Wanted(invalid=True)
+    wanted = SumRequest(invalid=True)
 
     def init(self, model: EnergyModel, state: Any, reference: Reference) -> ChainSums:
         zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
@@ -169,11 +169,11 @@ def sample(
         )
     place, rng = _generator(device, seed)
     model = model.to(place)
-    count = Counter(model, _chains(model, x, chains))
+    count = EvaluationCounter(model, _chains(model, x, chains))
     with on_threads(threads):
         given = x is not None
         if x is None:
-            x = possible(count.model, count.chains, rng)
+            x = draw_possible(count.model, count.chains, rng)
         elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
             x = x.to(place)
         precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
@@ -185,15 +185,15 @@ def sample(
         kernels = _Kernels(model, count, x, steps + burn_in)
         if rule is None:
             sampler = asked
-        kernels.serve(sampler, engine if rule is None else adapting(engine))
+        kernels.serve(sampler, engine if rule is None else engine_for_adaptation(engine))
         synchronise(place)
         began, found = time.perf_counter() - kernels.learning, None
         compiled = kernels.seconds
         if start == "annealed":
-            x = annealed(count.model, sampler, x, rng)
+            x = anneal_starts(count.model, sampler, x, rng)
         if rule is not None:
             before = count.evaluations
-            found = adapted(rule, sampler, kernels.target, x, rng, engine)
+            found = run_adaptation(rule, sampler, kernels.target, x, rng, engine)
             kernels.charge(before, rule.blocks(sampler) * rule.steps)
             sampler, x = found.sampler, found.x
             if temper:
@@ -224,7 +224,7 @@ def sample(
 class _Kernels:
     """The kernel that an engine runs a sampler by, and the evaluations that its steps cost."""
 
-    def __init__(self, model: EnergyModel, count: Counter, x: Tensor, steps: int) -> None:
+    def __init__(self, model: EnergyModel, count: EvaluationCounter, x: Tensor, steps: int) -> None:
         self._model, self.count, self._x, self._steps = model, count, x, steps
         self.seconds = 0.0  # spent on compilation
         self.learning = 0.0  # and on what samplers learn beforehand
@@ -235,14 +235,14 @@ class _Kernels:
         The sampler has learned what it learns beforehand.
         """
         if sampler.learning_steps:
-            sampler = self._learned(sampler, adapting(engine))
+            sampler = self._learned(sampler, engine_for_adaptation(engine))
         model, x, began = self._model, self._x, time.perf_counter()
-        self.kernel, _ = served(sampler, model, engine, METRICS, x, self._steps)
-        if isinstance(self.kernel, ManySteps):
+        self.kernel, _ = select_kernel(sampler, model, engine, METRICS, x, self._steps)
+        if isinstance(self.kernel, MultiStepSampler):
             self.kernel.advance(self.kernel.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began
         self.target, self._price = self.count.model, float(self.count.chains)
-        if isinstance(self.kernel, ManySteps) or x.device.type != "cpu":
+        if isinstance(self.kernel, MultiStepSampler) or x.device.type != "cpu":
             # Compiled code and a CUDA graph call no method that could be counted.
             rng = Generator(x.device).manual_seed(0)
             self.target, self._price = model, evaluations_of_step(sampler, model, x, rng)
@@ -251,8 +251,8 @@ class _Kernels:
     def _learned(self, sampler: Sampler, engine: str) -> Sampler:
         """The sampler with the fields that it learns, by numba kernels if there are some."""
         model, x, began = self._model, self._x, time.perf_counter()
-        kernel: Any = served(sampler, model, engine, METRICS, x)[0]
-        compiled = isinstance(kernel, ManySteps)
+        kernel: Any = select_kernel(sampler, model, engine, METRICS, x)[0]
+        compiled = isinstance(kernel, MultiStepSampler)
         if compiled:
             brief = replace(kernel, rounds=1)
             brief.advance(brief.at(x, model), model, Generator().manual_seed(0), 1)
@@ -470,7 +470,7 @@ def _require_steps(steps: int, burn_in: int, thin: int) -> None:
 def sampler_of(sampler: Sampler | str) -> Sampler:
     """The sampler itself, or that of its name. Raises TypeError for a class."""
     if isinstance(sampler, str):
-        return sampler_named(sampler)
+        return parse_sampler(sampler)
     if not isinstance(sampler, Sampler):
         made = f"; write {sampler.__name__}(...)" if isinstance(sampler, type) else ""
         raise TypeError(

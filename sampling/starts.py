@@ -17,7 +17,7 @@ from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.checks import check_start, refusing_training
 from latticework.sampling.possible import NoStateError, Search, constraints_of
 
-RUNGS = 500  # targets that lead to an annealed start
+ANNEALED_START_STEPS = 500  # targets that lead to an annealed start
 Path = tuple[EnergyModel, Callable[[Tensor], Any]]  # targets, and what sets their beta
 TRIES = 1000  # draws of a start in search of a state of positive probability
 TRIES_BEFORE_SEARCH = 20  # where the model tells which values are possible together
@@ -27,7 +27,7 @@ ASCENTS = 100  # steps along the gradient between the states
 def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
     """Independent uniform sites; states of positive probability where tables hold zeros."""
     if model.support_tables():
-        return possible(model, chains, rng)
+        return draw_possible(model, chains, rng)
     return model.domain.uniform(chains, rng)
 
 
@@ -38,7 +38,7 @@ def require_start(start: str, x: Tensor | None) -> None:
 
 
 @refusing_training()
-def possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
+def draw_possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     """Random states of positive probability, `[chains, *domain.shape]`, where some are found.
 
     States at -inf are drawn again: uniformly, then by a search where the model tells which values
@@ -161,21 +161,21 @@ def _independent_sites(weights: Tensor, domain: Domain, rng: Generator) -> Tenso
     return _states(chance.draw_categorical(weights, rng).squeeze(-1), domain)
 
 
-def annealed(model: EnergyModel, sampler: Sampler, x: Tensor, rng: Generator) -> Tensor:
+def anneal_starts(model: EnergyModel, sampler: Sampler, x: Tensor, rng: Generator) -> Tensor:
     """Chains that `sampler` leads from `x` to the target, `[chains, *domain.shape]`.
 
-    They make one step at each of `RUNGS` targets of a path from the uniform law to pi, such as
-    pi^beta with beta = 1 / RUNGS .. 1, so that they can cross between modes before the target
-    separates them. The path keeps the structure that the sampler needs (`models.annealed`). A
-    sampler of several temperatures leads them by its kernel. A chain that ends at a state of
+    They make one step at each of `ANNEALED_START_STEPS` targets of a path from the uniform law to
+    pi, such as pi^beta with beta = 1 / n .. 1, so that they can cross between modes before the
+    target separates them. The path keeps the structure that the sampler needs (`models.annealed`).
+    A sampler of several temperatures leads them by its kernel. A chain that ends at a state of
     probability zero starts at `x` after all. Raises UnsupportedModelError if the sampler does not
     support the model.
     """
     sampler = sampler.inner
     with torch.no_grad():
         target, move_to, state = _begin_annealing(model, sampler, x)
-        for rung in range(1, RUNGS + 1):
-            move_to(torch.full((), rung / RUNGS, device=x.device))
+        for rung in range(1, ANNEALED_START_STEPS + 1):
+            move_to(torch.full((), rung / ANNEALED_START_STEPS, device=x.device))
             state, _ = sampler.step(sampler.refresh(state, target), target, rng)
         rows = _impossible_rows(state.x, model)
         return state.x.index_copy(0, rows, x[rows].to(state.x))

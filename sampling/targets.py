@@ -12,10 +12,10 @@ from latticework.models.base import EnergyModel, Function, NotDifferentiableErro
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
 from latticework.samplers.checks import check_start, evaluated, refusing_training
-from latticework.sampling.naming import loaded
-from latticework.sampling.starts import possible
+from latticework.sampling.naming import load_object
+from latticework.sampling.starts import draw_possible
 
-WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
+DOMAINS_BY_WORD: dict[str, Callable[..., Domain]] = {  # domains as words of a command line
     "binary": Binary,
     "spins": lambda sites: Binary(sites, -1, 1),
     "categorical": Categorical,
@@ -26,7 +26,7 @@ WRITTEN: dict[str, Callable[..., Domain]] = {  # domains as words of a command l
     "subset": Subset,
 }
 ROUNDING = 3e-5  # a difference of two log-probabilities that single precision explains
-HOW = (
+DOMAIN_HINT = (
     "give domain=, such as domain=Binary(20), or sites=20, with values=(-1, 1) for spins, "
     "values=3 for three categories (one-hot), values=range(5) for the numbers 0..4"
 )
@@ -62,11 +62,11 @@ def as_model(
             f"got {type(target).__name__}"
         )
     if domain is None:
-        raise ValueError(f"the states of {named(target)} are not known: {HOW}")
+        raise ValueError(f"the states of {target_name(target)} are not known: {DOMAIN_HINT}")
     return Function(target, domain)
 
 
-def named(target: object) -> str:
+def target_name(target: object) -> str:
     """The name of a function, or the class of an object."""
     return getattr(target, "__name__", type(target).__name__)
 
@@ -82,10 +82,10 @@ def domain_of(
     (Categorical, one-hot). Raises ValueError for anything else.
     """
     if domain is not None and not isinstance(domain, Domain):
-        raise ValueError(f"domain must be a Domain, got {type(domain).__name__}; {HOW}")
+        raise ValueError(f"domain must be a Domain, got {type(domain).__name__}; {DOMAIN_HINT}")
     if sites is None:
         if values is not None:
-            raise ValueError(f"values needs sites, the number of sites; {HOW}")
+            raise ValueError(f"values needs sites, the number of sites; {DOMAIN_HINT}")
         return domain
     if domain is not None:
         raise ValueError("give either domain or sites, not both")
@@ -105,7 +105,7 @@ def domain_of(
         return Ordinal(sites, len(numbers))
     raise ValueError(
         f"values must be two numbers, range(k), or the number k of categories, got {values!r}; "
-        f"{HOW}"
+        f"{DOMAIN_HINT}"
     )
 
 
@@ -117,7 +117,7 @@ def parsed_domain(text: str) -> Domain:
     """
     kind, _, numbers = text.partition(":")
     try:
-        return WRITTEN[kind](*[int(number) for number in numbers.split(",")])
+        return DOMAINS_BY_WORD[kind](*[int(number) for number in numbers.split(",")])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{text!r} is not a domain; write binary:SITES, spins:SITES, categorical:SITES,VALUES, "
@@ -132,21 +132,21 @@ def target_named(text: str, domain: str | None) -> EnergyModel:
     A class is called without arguments. Raises ValueError if there is no such target, and if a
     function or module has no domain.
     """
-    found = loaded(text)
+    found = load_object(text)
     found = found() if isinstance(found, type) else found
     if domain is None and callable(found) and not isinstance(found, EnergyModel):
         raise ValueError(
-            f"the states of {named(found)} are not known: give --domain, such as --domain "
+            f"the states of {target_name(found)} are not known: give --domain, such as --domain "
             "binary:20, spins:20 or categorical:10,3"
         )
     states = None if domain is None else parsed_domain(domain)
     return as_model(found, domain=states).requires_grad_(False)
 
 
-def unsupported(sampler: Sampler, model: EnergyModel) -> str:
+def why_unsupported(sampler: Sampler, model: EnergyModel) -> str:
     """Why the sampler does not support the model; "" if it does, or fails in another way."""
     try:
-        x = possible(model, 2, torch.Generator().manual_seed(0))
+        x = draw_possible(model, 2, torch.Generator().manual_seed(0))
         with torch.no_grad():
             copy.deepcopy(sampler).require_support(x, model)
     except (UnsupportedModelError, NotDifferentiableError) as error:

@@ -21,10 +21,10 @@ from latticework.sampling.diagnostics import Convergence, verdict
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
-KNOWN_BELOW = 0.75  # the largest rejection of swaps with which the barrier is called known
+MAX_KNOWN_REJECTION = 0.75  # the largest rejection of swaps with which the barrier is called known
 MIN_ROUND_TRIPS = 10  # of a ladder, on average; with fewer, draws may depend on their start
-NEWTON = 50  # iterations at most; about five are needed
-CLOSE = 1e-10  # of C
+MAX_NEWTON_STEPS = 50  # iterations at most; about five are needed
+NEWTON_TOLERANCE = 1e-10  # of C
 ROUNDING = 1e-6  # relative error of log-probabilities in single precision
 
 
@@ -107,7 +107,7 @@ class Ladders:
     @property
     def barrier_known(self) -> bool:
         """Whether no rejection is above 0.75, where the sum would be too small."""
-        return bool(self.rejections.max() <= KNOWN_BELOW)
+        return bool(self.rejections.max() <= MAX_KNOWN_REJECTION)
 
     @property
     def predicted_trips(self) -> float:
@@ -232,10 +232,10 @@ def estimate(up: Works, down: Works) -> LogZ:
 def bennett(up: Works, down: Works) -> NDArray[np.float64]:
     """Differences of log normalisers of neighbouring levels, `[levels - 1]`, by Newton's method."""
     c = (_log_mean_exp(up) - _log_mean_exp(down)) / 2
-    for _ in range(NEWTON):
+    for _ in range(MAX_NEWTON_STEPS):
         step = _newton_step(*(sums.sum(1) for sums in _sums_by_ladder(up, down, c)))
         c = c + step
-        if np.abs(step).max() < CLOSE:
+        if np.abs(step).max() < NEWTON_TOLERANCE:
             break
     return c
 

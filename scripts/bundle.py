@@ -11,15 +11,15 @@ Prints what was left out. Fails if a claim has another verdict on the bundle tha
 from collections.abc import Sequence
 from pathlib import Path
 
-from latticework.experiments.papers.bundle import TARGET, pack
+from latticework.experiments.papers.bundle import TARGET_BUNDLE_BYTES, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import holding
+from latticework.experiments.papers.inventory import load_status
 from latticework.experiments.records.escapes import escape_terminal
-from latticework.experiments.records.grouping import once
-from latticework.experiments.records.identity import without_digits
+from latticework.experiments.records.grouping import drop_repeated_runs
+from latticework.experiments.records.identity import strip_digest
 from latticework.experiments.records.record import BUNDLES, Record, load_all
-from latticework.experiments.runs.sweeps import exists
+from latticework.experiments.runs.sweeps import experiment_exists
 from latticework.scripts.parsing import outputs, parser_of
 
 
@@ -37,7 +37,9 @@ def main(words: list[str] | None = None) -> int:
     known, status = catalogue(), 0
     everything = chosen.experiments == ["all"]
     for name in known.experiments() if everything else chosen.experiments:
-        held = holding(name, "paper", chosen.outputs, Path()) if exists(name) else None
+        held = (
+            load_status(name, "paper", chosen.outputs, Path()) if experiment_exists(name) else None
+        )
         records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
         if held is None or not records:
             if not everything:
@@ -46,11 +48,11 @@ def main(words: list[str] | None = None) -> int:
             continue
         target = chosen.to / f"{name}.zip"
         if chosen.add and target.is_file():
-            records = joined(load_all(target), records)
+            records = merge_records(load_all(target), records)
         done = pack(records, held.config, target)
         print(f"{done.file}: {done.size:,} bytes, {done.runs} runs of {len(held.runs)}")
-        if done.size > TARGET:
-            print(f"  larger than the target of {TARGET:,} bytes")
+        if done.size > TARGET_BUNDLE_BYTES:
+            print(f"  larger than the target of {TARGET_BUNDLE_BYTES:,} bytes")
         if done.thinned:
             print(f"  curves thinned in {done.thinned} runs")
         if done.too_large:
@@ -65,14 +67,14 @@ def main(words: list[str] | None = None) -> int:
     return status
 
 
-def joined(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
+def merge_records(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
     """Records of both, in the order of their folders. New records replace old ones of the same run.
 
     Two records are of one run if they have the same overrides or the same configuration.
     """
-    names = {without_digits(record.path.name) for record in new}
-    kept = (record for record in old if without_digits(record.path.name) not in names)
-    both = once([*new, *kept])
+    names = {strip_digest(record.path.name) for record in new}
+    kept = (record for record in old if strip_digest(record.path.name) not in names)
+    both = drop_repeated_runs([*new, *kept])
     return sorted(both, key=lambda record: record.path.name)
 
 

@@ -24,10 +24,10 @@ import numpy as np
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from latticework.sampling.checking.check import examined, listed
+from latticework.sampling.checking.check import enumerate_target, run_checks
 from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import EVERY, Target, targets_for
-from latticework.sampling.naming import loaded, sampler_named
+from latticework.sampling.naming import load_object, parse_sampler
 from latticework.sampling.targets import target_named
 from latticework.scripts.parsing import parser_of
 
@@ -36,15 +36,15 @@ def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
     chosen = parser().parse_intermixed_args(words)
     if chosen.draws:
-        return judged(chosen)
+        return check_draws_file(chosen)
     for name in ("reference", "steps"):
         if getattr(chosen, name) is not None:
             raise ValueError(f"--{name} is for draws: add --draws draws.npz, or leave it out")
     if chosen.sampler is None:
         raise ValueError("name a sampler to check, such as dmala, or a file of draws with --draws")
-    sampler = sampler_named(chosen.sampler, settings(chosen.settings))
-    law = loaded(chosen.law) if chosen.law else None
-    report = examined(
+    sampler = parse_sampler(chosen.sampler, settings(chosen.settings))
+    law = load_object(chosen.law) if chosen.law else None
+    report = run_checks(
         sampler, targets(chosen, sampler), law=law, seed=chosen.seed,
         chains=200_000 if chosen.chains is None else chosen.chains,
         error=1e-6 if chosen.error is None else chosen.error,
@@ -58,7 +58,7 @@ def main(words: list[str] | None = None) -> int:
     return 1 if report.failures else 0
 
 
-def judged(chosen: argparse.Namespace) -> int:
+def check_draws_file(chosen: argparse.Namespace) -> int:
     """Print how the draws of a file compare with the target; return the exit status."""
     if chosen.target is None:
         raise ValueError("--draws needs the target: --target file.py:Name")
@@ -126,7 +126,7 @@ def targets(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:
             raise ValueError(f"--domain is one of {', '.join(EVERY)}, got {chosen.domain}")
         return {chosen.domain: EVERY[chosen.domain]()}
     model = target_named(chosen.target, chosen.domain)
-    return {chosen.target.rpartition(":")[2]: listed(model, chosen.target)}
+    return {chosen.target.rpartition(":")[2]: enumerate_target(model, chosen.target)}
 
 
 if __name__ == "__main__":

@@ -49,16 +49,16 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from latticework.experiments.runs import signals
 
-    with signals.stoppable():  # imports can be stopped, too
+    with signals.stop_on_signals():  # imports can be stopped, too
         from latticework.experiments.runs import configuration, errors
 
         words = sys.argv[1:]
-        with errors.told():
+        with errors.one_line_errors():
             if words and words[0] in errors.COMMANDS:
                 sys.exit(import_module(f"latticework.scripts.{words[0]}").main(words[1:]))
             if "--version" in words:
                 print(versions())
                 return
             configuration.check_names(words)
-            configuration.validate_quickly()
+            configuration.patch_sweep_validation()
             import_module("latticework.run").job()

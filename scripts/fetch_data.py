@@ -25,7 +25,7 @@ def fetch(name: str) -> str:
         OSError: if its files are missing and cannot be downloaded.
         ValueError: if a file is damaged.
     """
-    config = configuration.composed((), f"data/{name}").data
+    config = configuration.compose_config((), f"data/{name}").data
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True
     data = instantiate(config).load()

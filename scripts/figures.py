@@ -10,12 +10,12 @@ python -m latticework.scripts.figures experiment=ising_sampling sampler.step_siz
 
 import sys
 
-from latticework.experiments.papers.draw import drawn
+from latticework.experiments.papers.draw import draw_for_command
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import mask_passwords
-from latticework.experiments.records.record import BUNDLES, read
+from latticework.experiments.records.record import BUNDLES, read_records
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.errors import told
+from latticework.experiments.runs.errors import one_line_errors
 
 WHERE = ("experiment", "scale", "outputs", "figures", "tables")
 
@@ -25,18 +25,18 @@ def main(overrides: list[str]) -> None:
         print((__doc__ or "").strip())
         return
     about = [word for word in overrides if _is_no_run_s(word)]
-    config = configuration.composed(about)
+    config = configuration.compose_config(about)
     words = [mask_passwords(word) for word in overrides if word not in about]
     folder = configuration.records_folder(config)
-    records, damaged = read(folder)
+    records, damaged = read_records(folder)
     bundle = BUNDLES / f"{config.name}.zip"
     if not records and config.scale == "paper" and bundle.is_file():
-        records, _ = read(bundle)
+        records, _ = read_records(bundle)
         print(f"no finished run in {folder}: drawing the {len(records)} records of {bundle}")
     if not records:
         missing = f"no finished run in {folder}; run the experiment first"
         raise SystemExit("\n".join(map(escape_terminal, [*damaged.values(), missing])))
-    files, faults = drawn(config, words, folder, records)
+    files, faults = draw_for_command(config, words, folder, records)
     for file in files:
         print(f"{file.relative_to(folder).parts[0][:-1]}: {file}")
     if wrong := [*faults, *(f"left out: {fault}" for fault in damaged.values())]:
@@ -49,5 +49,5 @@ def _is_no_run_s(word: str) -> bool:
 
 
 if __name__ == "__main__":
-    with told():
+    with one_line_errors():
         main(sys.argv[1:])

@@ -30,18 +30,18 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.figures.style import explain, new_figure
-from latticework.experiments.papers.draw import proof, save
-from latticework.experiments.records.grouping import look
-from latticework.experiments.records.record import checksums, opened, versions
+from latticework.experiments.figures.style import label_lines_and_legend, new_figure
+from latticework.experiments.papers.draw import provenance_json, save
+from latticework.experiments.records.grouping import sampler_style
+from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
-from latticework.experiments.runs.machine import PACKAGES, commit, device_name
+from latticework.experiments.runs.machine import NUMERIC_PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import largest_r_hat
-from latticework.sampling.naming import loaded
-from latticework.sampling.starts import possible
+from latticework.sampling.naming import load_object
+from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import check_target, target_named
 from latticework.sampling.tuning.course import Allowance, Unit
-from latticework.sampling.tuning.race import Entrant, Race, entered, tabulated
+from latticework.sampling.tuning.race import Entrant, Race, race_table, select_entrants
 from latticework.sampling.tuning.space import spaces
 from latticework.scripts.parsing import outputs, parser_of
 
@@ -62,16 +62,16 @@ def main(words: list[str] | None = None) -> int:
         model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed",
         chosen.threads,
     )  # fmt: skip
-    samplers, left = entered(offered(chosen.samplers), model)
+    samplers, left = select_entrants(offered(chosen.samplers), model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
     spent = f"{budget} for each of {len(samplers)} samplers, {chains} chains"
     print(f"{spent}; {chosen.seeds} seeds", file=sys.stderr)
-    folder = claimed(chosen)
+    folder = make_record_folder(chosen)
     entrants = race.run(samplers, spaces(), lambda line: print(f"  {line}", file=sys.stderr))
     apart = race.disagreements(entrants)
-    table = tabulated(entrants, budget, withheld=bool(apart))
-    console.print(shown(table, budget.unit))
+    table = race_table(entrants, budget, withheld=bool(apart))
+    console.print(terminal_table(table, budget.unit))
     console.print()
     limit = largest_r_hat(chains * chosen.seeds)
     for line in remarks(table, left, apart, stillness(entrants), limit):
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def claimed(chosen: argparse.Namespace) -> Path:
+def make_record_folder(chosen: argparse.Namespace) -> Path:
     """A new folder for the record: the first free number.
 
     It is made before the race, so that an unwritable folder is found at once.
@@ -146,9 +146,9 @@ def hashed(content: bytes) -> str:
 def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
     """The given starts. The target is checked there, or at random states."""
     if not chosen.x:
-        check_target(model, possible(model, 4, torch.Generator().manual_seed(0)))
+        check_target(model, draw_possible(model, 4, torch.Generator().manual_seed(0)))
         return None
-    x = torch.as_tensor(loaded(chosen.x), dtype=torch.get_default_dtype())
+    x = torch.as_tensor(load_object(chosen.x), dtype=torch.get_default_dtype())
     check_target(model, x)
     return x
 
@@ -161,7 +161,7 @@ def offered(text: str | None) -> list[str] | None:
     return found
 
 
-def shown(table: pd.DataFrame, unit: Unit) -> Grid:
+def terminal_table(table: pd.DataFrame, unit: Unit) -> Grid:
     """The table for the terminal."""
     first = unit.removesuffix("s")
     grid = Grid(box=None, pad_edge=False)
@@ -228,18 +228,18 @@ def stillness(entrants: list[Entrant]) -> list[str]:
         for entry, value in (ran[0].still.items() if ran else ())
         if all(each.still.get(entry) == value for each in ran)
     ]
-    lines = [f"constant in all draws, and left out: {few(common)}"] if common else []
+    lines = [f"constant in all draws, and left out: {first_names(common)}"] if common else []
     for each in ran:
         own = [
             f"{entry} ({'differs between chains' if math.isnan(value) else f'{value:g}'})"
             for entry, value in each.still.items()
             if f"{entry} = {value:g}" not in common
         ]
-        lines += [f"{each.name} never changed {few(own)}"] if own else []
+        lines += [f"{each.name} never changed {first_names(own)}"] if own else []
     return lines
 
 
-def few(words: list[str]) -> str:
+def first_names(words: list[str]) -> str:
     """The first of the words, and how many there are."""
     more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
     return ", ".join(words[:NAMED]) + more
@@ -255,8 +255,8 @@ def write(
 ) -> None:
     """Write the record and its figure."""
     runs = [{"sampler": each.name, **asdict(lap)} for each in entrants for lap in each.laps]
-    storage.write(folder / "race.csv", table.to_csv(index=False))
-    storage.write(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
+    storage.write_atomically(folder / "race.csv", table.to_csv(index=False))
+    storage.write_atomically(folder / "metrics.csv", pd.DataFrame(runs).to_csv(index=False))
     document = {
         "config": config,
         "choices": {},
@@ -265,17 +265,19 @@ def write(
         "seconds": seconds,
         "device": device_name(torch.device("cpu")),
         "threads": config["threads"],
-        "versions": versions(PACKAGES),
+        "versions": versions(NUMERIC_PACKAGES),
         **commit(),
         "files": checksums(folder),
     }
-    storage.write(folder / "run.json", json.dumps(document, indent=2))
+    storage.write_atomically(folder / "run.json", json.dumps(document, indent=2))
     title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
-    save(drawn(table, title), folder / "race.png")
-    storage.write(folder / "race.json", proof("race", command, [opened(folder)]))
+    save(draw_race(table, title), folder / "race.png")
+    storage.write_atomically(
+        folder / "race.json", provenance_json("race", command, [open_record(folder)])
+    )
 
 
-def drawn(table: pd.DataFrame, title: str) -> Figure:
+def draw_race(table: pd.DataFrame, title: str) -> Figure:
     """One row a ranked sampler, best at the top; a dot is the mean over seeds, a bar its interval.
 
     `table` has the columns sampler, rank, r_hat, note, and for each of UNITS ess_per_<unit>, _low
@@ -288,10 +290,10 @@ def drawn(table: pd.DataFrame, title: str) -> Figure:
         for place, row in enumerate(shown.to_dict("records")):
             mean, low, high = (row[f"ess_per_{unit}{part}"] for part in ("", "_low", "_high"))
             error = [[mean - low], [high - mean]]
-            own = look(row["sampler"])
+            own = sampler_style(row["sampler"])
             style = {"color": own.colour, "marker": own.marker, "markersize": 5, "capsize": 3}
             ax.errorbar(mean, place, xerr=error, linestyle="none", **style)
-        names = [look(name).label for name in shown["sampler"]]
+        names = [sampler_style(name).label for name in shown["sampler"]]
         labels = [f"{rank}  {name}" for rank, name in zip(shown["rank"], names, strict=True)]
         ax.set_yticks(range(len(shown)), labels if ax is axes[0] else [])
         ax.set_ylim(-0.6, max(1, len(shown)) - 0.4)
@@ -302,7 +304,7 @@ def drawn(table: pd.DataFrame, title: str) -> Figure:
         ax.grid(axis="x", linewidth=0.4)
     figure.suptitle(title, fontsize=9)
     unranked = [f"No rank: {row.sampler}, which {row.note}." for row in left.itertuples()]
-    explain(figure, " ".join(["Mean over seeds; bar: its interval.", *unranked]))
+    label_lines_and_legend(figure, " ".join(["Mean over seeds; bar: its interval.", *unranked]))
     return figure
 
 

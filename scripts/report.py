@@ -15,9 +15,9 @@ from pathlib import Path
 from latticework.experiments.papers.docs_pages import refresh
 from latticework.experiments.papers.inventory import SCALES
 from latticework.experiments.papers.page import write
-from latticework.experiments.papers.view import gather
+from latticework.experiments.papers.view import build_report
 from latticework.experiments.records.escapes import escape_terminal
-from latticework.experiments.runs.errors import told
+from latticework.experiments.runs.errors import one_line_errors
 from latticework.scripts.parsing import outputs, parser_of
 
 
@@ -37,7 +37,7 @@ def main(words: list[str] | None = None) -> None:
         return
     folder = chosen.outputs / "report"
     scales = [chosen.scale] if chosen.scale else SCALES
-    report = gather(chosen.outputs, scales=scales, keep=folder / "kept")
+    report = build_report(chosen.outputs, scales=scales, keep=folder / "kept")
     if report.notice:
         print(report.notice)
     print(report.tested)
@@ -48,5 +48,5 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    with told():
+    with one_line_errors():
         main()

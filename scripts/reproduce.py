@@ -15,7 +15,7 @@ import latticework.scripts.report
 from latticework.experiments.finish import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
 from latticework.experiments.papers.inventory import SCALES
-from latticework.experiments.runs.sweeps import also
+from latticework.experiments.runs.sweeps import extra_override_sets
 from latticework.scripts.parsing import outputs, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ def commands(
     result = []
     for experiment in known.experiments(chosen):
         words = [f"experiment={experiment}", f"scale={scale}", *overrides]
-        result += [words, *([*words, *some] for some in also(experiment))]
+        result += [words, *([*words, *some] for some in extra_override_sets(experiment))]
     return result
 
 

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
-from latticework.experiments.records.record import BUNDLES, damage, opened
-from latticework.experiments.runs.errors import told
+from latticework.experiments.records.record import BUNDLES, describe_damage, open_record
+from latticework.experiments.runs.errors import one_line_errors
 from latticework.scripts.parsing import outputs, parser_of
 
 
@@ -75,13 +75,13 @@ def state(name: str, known: str, folders: Sequence[Path]) -> str:
     states = []
     for folder in folders:
         try:
-            record = opened(folder / name)
+            record = open_record(folder / name)
         except DamagedError as error:
             states.append(f"changed: {error}")
             continue
         except ValueError:
             continue
-        fault = damage(record.path)
+        fault = describe_damage(record.path)
         if not fault and record.fingerprint == known:
             return "unchanged"
         states.append(f"changed: {fault or 'another run stands there'}")
@@ -89,5 +89,5 @@ def state(name: str, known: str, folders: Sequence[Path]) -> str:
 
 
 if __name__ == "__main__":
-    with told():
+    with one_line_errors():
         raise SystemExit(main())

@@ -67,12 +67,12 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
 def compile_nothing(patch: pytest.MonkeyPatch) -> None:
     """Let engine=auto be eager, for tests that read words and no numbers."""
     from latticework.samplers.compiled import choose  # here: it imports numba
-    from latticework.samplers.compiled.twin import NoTwinError
+    from latticework.samplers.compiled.twin import NoCompiledKernelError
 
     def none(*_: object) -> None:
-        raise NoTwinError("no kernel is compiled in this test")
+        raise NoCompiledKernelError("no kernel is compiled in this test")
 
-    patch.setattr(choose, "twin_of", none)
+    patch.setattr(choose, "find_compiled_kernel", none)
 
 
 def only(outputs: Path) -> Record:

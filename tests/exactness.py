@@ -28,7 +28,7 @@ from latticework.sampling.checking.law import (
     one_site_weights,
 )
 from latticework.sampling.checking.targets import Target
-from latticework.sampling.targets import unsupported
+from latticework.sampling.targets import why_unsupported
 
 # Tests of counts.
 
@@ -528,7 +528,9 @@ class Row:
         fitting = [name for name in TIES if sizes <= {0, TARGETS[name].domain.dim}]
         if self.law in (auxiliary, edlp):  # integrals over as many axes as x has numbers
             fitting = [name for name in fitting if TARGETS[name].z.shape[1] in GRID]
-        return tuple(name for name in fitting if not unsupported(self.sampler, TARGETS[name].model))
+        return tuple(
+            name for name in fitting if not why_unsupported(self.sampler, TARGETS[name].model)
+        )
 
 
 FEW_SITES = ("binary", "spins", "rbm", "categorical", "mixed")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.record import Record
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 
 TARGETS = {
     "gibbs": ("latticework.samplers.gibbs.Gibbs", {"sites": 1}),
@@ -110,7 +110,7 @@ def noise(seed: int, place: int = 0) -> float:
 
 
 @dataclass(eq=False)
-class Processes(Memory):
+class Processes(LoopState):
     """The processes that have run iterations of `dying`."""
 
     processes: list[int]

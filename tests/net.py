@@ -26,7 +26,7 @@ from latticework.experiments.papers.claims.ledger import Entry, judge
 from latticework.experiments.papers.docs_pages import TABLES, stem
 from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import Holding, holdings, pools
+from latticework.experiments.papers.inventory import ExperimentStatus, load_statuses, pools
 from latticework.experiments.records.record import load_all
 
 KNOWN = catalogue()
@@ -64,9 +64,9 @@ def results(folder: Path) -> None:
 
 
 @cache
-def committed() -> dict[str, list[Holding]]:
+def committed() -> dict[str, list[ExperimentStatus]]:
     """The committed records of each experiment."""
-    return holdings(KNOWN.experiments(), None, scales=("paper",))
+    return load_statuses(KNOWN.experiments(), None, scales=("paper",))
 
 
 @cache

@@ -12,9 +12,9 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments import CONF
-from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, adapted
+from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, run_adaptation
 from latticework.sampling.chain import Chain
-from latticework.sampling.memory import captured
+from latticework.sampling.memory import to_checkpoint
 from latticework.sampling.sample import rule_of
 from workshop.samplers_table import names
 
@@ -40,7 +40,9 @@ LATTICE = TARGETS["lattice"].model
 
 def adaptation(sampler, seed=0, rule=None):
     rng = Generator().manual_seed(seed)
-    return adapted(rule or lw.AcceptanceControl(), sampler, PRODUCT, PRODUCT.draw(32, rng), rng)
+    return run_adaptation(
+        rule or lw.AcceptanceControl(), sampler, PRODUCT, PRODUCT.draw(32, rng), rng
+    )
 
 
 def jumps(sampler, steps=60):
@@ -89,7 +91,7 @@ def test_nothing_adapts_after_the_burn_in():
 
     rng = Generator().manual_seed(5)
     start = PRODUCT.domain.uniform(4, rng)
-    found = adapted(lw.AcceptanceControl(0.574), lw.DMALA(3.0), PRODUCT, start, rng)
+    found = run_adaptation(lw.AcceptanceControl(0.574), lw.DMALA(3.0), PRODUCT, start, rng)
     assert found.sampler == result.sampler
     chain = Chain(found.sampler, PRODUCT, found.x, rng, every=1)
     for step in range(40):
@@ -189,7 +191,7 @@ def test_an_interrupted_burn_in_resumes_bit_for_bit(sampler, rule, engine):
         for number in range(total):
             yield number
             if number == 3:
-                saved.update(captured(memory))
+                saved.update(to_checkpoint(memory))
 
     def resumed(memory, total):
         memory.load_state_dict(saved)
@@ -197,7 +199,7 @@ def test_an_interrupted_burn_in_resumes_bit_for_bit(sampler, rule, engine):
 
     x = LATTICE.domain.uniform(4, Generator().manual_seed(0))
     whole, again = (
-        adapted(rule, sampler, LATTICE, x, Generator().manual_seed(seed), engine, loop)
+        run_adaptation(rule, sampler, LATTICE, x, Generator().manual_seed(seed), engine, loop)
         for seed, loop in ((1, interrupted), (2, resumed))
     )
     assert again.fields == whole.fields

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import latticework as lw
-from latticework.sampling.tuning.agreement import Seen, disagreements
+from latticework.sampling.tuning.agreement import ChainSummary, disagreements
 from latticework.sampling.tuning.course import Allowance
 from latticework.sampling.tuning.race import Race, ranked
 
@@ -19,7 +19,7 @@ NAMES = ["the log-probability", "x[0]", "x[1]", "x[2]"]
 def seen(name, rng, *, chains=12, shift=(0, 0, 0, 0), mixed=True, last=0.0, effective=1000):
     means = rng.standard_normal((chains, 4)) + shift
     ends = rng.standard_normal(chains) + last
-    return Seen(name, mixed, means, ends, 3.2, effective)
+    return ChainSummary(name, mixed, means, ends, 3.2, effective)
 
 
 def test_samplers_of_one_law_agree():

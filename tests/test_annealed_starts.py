@@ -11,8 +11,8 @@ from latticework.models.rated_rbm import RatedRBM
 from latticework.samplers import NAMES
 from latticework.samplers.base import UnsupportedModelError
 from latticework.sampling import starts
-from latticework.sampling.naming import sampler_named
-from latticework.sampling.targets import unsupported
+from latticework.sampling.naming import parse_sampler
+from latticework.sampling.targets import why_unsupported
 
 RING = [(i, (i + 1) % 8) for i in range(8)]
 ZEROS = [((i, i + 1), [[0, -torch.inf], [0, 0.5]]) for i in range(7)]
@@ -59,20 +59,20 @@ SAMPLERS += ["tempered(kernel=gibbs_sweep,rounds=1)", "stochastic_dula(batch=3)"
 
 @pytest.fixture(autouse=True)
 def few_rungs(monkeypatch):
-    monkeypatch.setattr(starts, "RUNGS", 4)
+    monkeypatch.setattr(starts, "ANNEALED_START_STEPS", 4)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_chains_are_led_by_each_sampler_that_supports_the_model(name):
     supported = 0
     for text in SAMPLERS:
-        model, sampler = MODELS[name](), sampler_named(text)
-        if unsupported(sampler, model):
+        model, sampler = MODELS[name](), parse_sampler(text)
+        if why_unsupported(sampler, model):
             continue
         rng = Generator().manual_seed(0)
-        x = starts.possible(model, 3, rng)
+        x = starts.draw_possible(model, 3, rng)
         before = {key: value.clone() for key, value in model.state_dict().items()}
-        y = starts.annealed(model, sampler, x, rng)
+        y = starts.anneal_starts(model, sampler, x, rng)
         model.domain.check(y)
         assert model.log_prob(y).isfinite().all()
         assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
@@ -83,7 +83,7 @@ def test_chains_are_led_by_each_sampler_that_supports_the_model(name):
 def test_what_the_sampler_does_not_support_is_refused_as_the_model():
     x = torch.zeros(2, 6)
     with pytest.raises(UnsupportedModelError, match="got Function on Binary"):
-        starts.annealed(MODELS["function"](), lw.GibbsSweep(), x, Generator())
+        starts.anneal_starts(MODELS["function"](), lw.GibbsSweep(), x, Generator())
 
 
 @pytest.mark.parametrize("temper", [False, True])

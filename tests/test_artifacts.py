@@ -10,7 +10,7 @@ import torch
 
 from latticework.data.images import Digits
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact, fingerprint
+from latticework.experiments.runs.storage import hash_model, load_or_make_artifact
 from latticework.experiments.tasks.target import pretrained
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
@@ -41,16 +41,16 @@ class Maker:
 
 def test_made_once_and_reused(run, tmp_path):
     make, other = Maker(), new_run(tmp_path, "b", seed=5)
-    first = artifact(run, "thing", {"size": 1}, make)
-    again = artifact(other, "thing", {"size": 1}, make)
+    first = load_or_make_artifact(run, "thing", {"size": 1}, make)
+    again = load_or_make_artifact(other, "thing", {"size": 1}, make)
     assert make.calls == 1
     assert torch.equal(first["x"], again["x"])
     assert run.notes["artifacts"] == other.notes["artifacts"]  # both records name it
     folder = tmp_path / "artifacts" / run.notes["artifacts"][0]
     digest = hashlib.sha256((folder / "tensors.safetensors").read_bytes()).hexdigest()
     assert json.loads((folder / "spec.json").read_text()) == {"size": 1, "sha256": digest}
-    artifact(run, "thing", {"size": 2}, make)
-    artifact(run, "other", {"size": 1}, make)
+    load_or_make_artifact(run, "thing", {"size": 2}, make)
+    load_or_make_artifact(run, "other", {"size": 1}, make)
     assert make.calls == len(set(run.notes["artifacts"])) == 3  # control
 
 
@@ -66,13 +66,13 @@ def cut_short(file):
 
 @pytest.mark.parametrize("harm", [flip_a_bit, cut_short])
 def test_a_damaged_artifact_is_told_moved_aside_and_made_again(run, tmp_path, harm, caplog):
-    artifact(run, "thing", {}, Maker())
+    load_or_make_artifact(run, "thing", {}, Maker())
     (file,) = tmp_path.rglob("tensors.safetensors")
     harm(file)
     harmed = file.read_bytes()
     make = Maker()
     for _ in range(2):  # the second time it is read
-        assert artifact(run, "thing", {}, make)["x"].tolist() == [1.0] * 3
+        assert load_or_make_artifact(run, "thing", {}, make)["x"].tolist() == [1.0] * 3
     assert make.calls == 1
     assert f"{file} is damaged" in caplog.text
     assert file.with_name("tensors.safetensors.damaged").read_bytes() == harmed
@@ -86,9 +86,9 @@ def test_what_is_broken_off_leaves_no_half_file(run, tmp_path, monkeypatch, fail
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            artifact(run, "thing", {}, interrupted if fails == "make" else Maker())
+            load_or_make_artifact(run, "thing", {}, interrupted if fails == "make" else Maker())
     assert not list(tmp_path.rglob("tensors.safetensors"))
-    assert artifact(run, "thing", {}, Maker(2.0))["x"].tolist() == [2.0] * 3
+    assert load_or_make_artifact(run, "thing", {}, Maker(2.0))["x"].tolist() == [2.0] * 3
 
 
 def test_of_several_who_ask_at_once_one_makes_it(tmp_path):
@@ -102,7 +102,7 @@ def test_of_several_who_ask_at_once_one_makes_it(tmp_path):
     def ask(name):
         run = new_run(tmp_path, name)
         asked.wait()
-        found.append(artifact(run, "thing", {}, slowly)["x"])
+        found.append(load_or_make_artifact(run, "thing", {}, slowly)["x"])
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in "abc"]
     for thread in threads:
@@ -114,8 +114,8 @@ def test_of_several_who_ask_at_once_one_makes_it(tmp_path):
 
 
 def test_a_fingerprint_knows_settings_parameters_and_buffers():
-    base = fingerprint(Lattice((4,), 0.1, 0.2))
-    assert fingerprint(Lattice((4,), 0.1, 0.2)) == base
+    base = hash_model(Lattice((4,), 0.1, 0.2))
+    assert hash_model(Lattice((4,), 0.1, 0.2)) == base
     others = [
         Lattice((4,), 0.1, 0.3),
         Lattice((4,), 0.3, 0.2),
@@ -123,11 +123,11 @@ def test_a_fingerprint_knows_settings_parameters_and_buffers():
         Lattice((2, 2), 0.1, 0.2),
         RBM(4, 2),
     ]
-    assert len({base, *map(fingerprint, others)}) == 6
+    assert len({base, *map(hash_model, others)}) == 6
     model = RBM(4, 2)
-    before = fingerprint(model)
+    before = hash_model(model)
     model.weight.data[0, 0] += 1
-    assert fingerprint(model) != before
+    assert hash_model(model) != before
 
 
 def test_a_trained_model_is_shared_by_all_seeds(tmp_path):

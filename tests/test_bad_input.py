@@ -25,9 +25,9 @@ import latticework as lw
 import latticework.experiments.finish
 import latticework.run
 from latticework.experiments.runs import configuration, errors
-from latticework.experiments.runs.errors import ConfigurationError, summary
+from latticework.experiments.runs.errors import ConfigurationError, describe_error
 from latticework.models.base import NotDifferentiableError
-from latticework.sampling.annotations import fits, words
+from latticework.sampling.annotations import describe_annotation, fits
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -159,7 +159,7 @@ def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
-        configuration.check_added(config)
+        configuration.check_added_keys(config)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     left_out = set(composed().hydra.job.config.override_dirname.exclude_keys)
-    assert left_out <= set(configuration.SINGLE)
+    assert left_out <= set(configuration.UNSWEPT_KEYS)
 
 
 def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):
@@ -265,8 +265,8 @@ def test_a_gpu_that_is_not_there(tmp_path, capsys):
     ids=repr,
 )
 def test_the_summary_of_an_error_is_one_line(error, line):
-    assert line in summary(error)
-    assert "\n" not in summary(error)
+    assert line in describe_error(error)
+    assert "\n" not in describe_error(error)
 
 
 def test_an_outputs_folder_that_is_a_file(tmp_path, capsys):
@@ -307,7 +307,7 @@ def test_the_summary_names_the_part():
     node = {"_target_": "test_bad_input.refused", "threshold": 1}
     with pytest.raises(InstantiationException) as raised:
         instantiate({"part": node})
-    assert summary(raised.value) == "part (test_bad_input.refused): KeyError: 'two\\nlines'"
+    assert describe_error(raised.value) == "part (test_bad_input.refused): KeyError: 'two\\nlines'"
 
 
 NODE = {"_target_": "latticework.samplers.gwg.GWG"}
@@ -331,7 +331,7 @@ NODE = {"_target_": "latticework.samplers.gwg.GWG"}
     ],
 )
 def test_values_fit_annotations(hint, good, bad, phrase):
-    assert words(hint) == phrase
+    assert describe_annotation(hint) == phrase
     assert all(fits(value, hint) for value in good)
     assert not any(fits(value, hint) for value in bad)
 
@@ -407,7 +407,7 @@ def test_no_overrides_end_in_a_traceback(overrides, mode):
 
 
 def test_an_interrupted_script_ends_without_a_traceback(capsys):
-    with pytest.raises(SystemExit) as caught, errors.told():
+    with pytest.raises(SystemExit) as caught, errors.one_line_errors():
         raise KeyboardInterrupt
     assert caught.value.code == 130
     assert "stopped by SIGINT" in capsys.readouterr().err

@@ -16,8 +16,8 @@ from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark, sampling, target
 from latticework.sampling.diagnostics import largest_r_hat
-from latticework.sampling.tuning.course import Course, Stint, quality
-from latticework.sampling.tuning.space import from_numbers, numbers, replaced
+from latticework.sampling.tuning.course import SampledRun, TuningSetup, quality
+from latticework.sampling.tuning.space import from_numbers, numbers, with_fields
 
 # Truth.
 
@@ -75,7 +75,7 @@ def test_means_of_long_chains_count_each_state_once(tmp_path):
 
 def test_errors_are_those_of_the_running_mean():
     result = lw.sample(lambda x: x.sum(-1), "gibbs", sites=3, steps=40, thin=2, chains=4)
-    stint, mean = Stint(result, burn_in=10, thin=2, steps=50), torch.full((3,), 0.7)
+    stint, mean = SampledRun(result, burn_in=10, thin=2, steps=50), torch.full((3,), 0.7)
     found = benchmark.errors(stint, mean, 5)
     assert [step for step, _ in found] == [10 + 2 * n for n in (1, 2, 4, 9, 20)]
     gap = result.draws[:, :9].mean((0, 1)) - 0.7
@@ -91,7 +91,7 @@ def test_fields_survive_their_storage_as_numbers():
 
 def test_thinning_hides_no_effective_samples():
     """DLMC for a long time draws independent sites afresh, so every step is an effective sample."""
-    course = Course(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
     stint, found = course.measured(lw.DLMC(time=50.0), 2000, seed=0)
     thinned = quality(stint.result)
     assert stint.thin == 16
@@ -105,14 +105,14 @@ def test_thinning_hides_no_effective_samples():
 
 def test_no_two_runs_share_their_random_numbers(monkeypatch):
     """Neither the runs of consecutive seeds nor the shorter runs with finer thinning."""
-    taken, drawn = [], Course.drawn
+    taken, drawn = [], TuningSetup.drawn
 
     def noted(self, sampler, steps, seed, x=None):
         taken.append(seed)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(Course, "drawn", noted)
-    course = Course(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    monkeypatch.setattr(TuningSetup, "drawn", noted)
+    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
     for seed in range(3):
         course.measured(lw.DLMC(time=50.0), 2000, seed)
     assert len(taken) == len(set(taken)) > 3
@@ -137,11 +137,11 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
 
 @pytest.mark.slow
 def test_a_course_runs_by_the_fused_engine(uncompiled):
-    course = Course(lw.Lattice((2, 2), 0.2), 4, "fused")
+    course = TuningSetup(lw.Lattice((2, 2), 0.2), 4, "fused")
     tempered = lw.Tempered("gwg", levels=3, rounds=2)
     fields, spent = course.learnt(tempered)
     assert spent["evaluations"] > 0
-    ready = replaced(tempered, fields)
+    ready = with_fields(tempered, fields)
     assert course.cost(ready, "seconds") > 0
     stint, found = course.measured(ready, 400, 0)
     assert stint.result.draws.shape[0] == 4
@@ -151,7 +151,10 @@ def test_a_course_runs_by_the_fused_engine(uncompiled):
 def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, monkeypatch):
     learned, learnt = [], lw.PAVG.learnt
     monkeypatch.setattr(lw.PAVG, "learnt", lambda *words: learned.append(1) or learnt(*words))
-    course, space = Course(lw.Lattice((2, 2), 0.2), 4), {"step_size": {"low": 0.5, "high": 2.0}}
+    course, space = (
+        TuningSetup(lw.Lattice((2, 2), 0.2), 4),
+        {"step_size": {"low": 0.5, "high": 2.0}},
+    )
     found = [
         benchmark.shared_fields(
             Run(tmp_path / str(seed), seed=seed, outputs=tmp_path), course, "pavg", lw.PAVG(1.0),

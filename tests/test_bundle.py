@@ -19,15 +19,21 @@ import latticework.scripts.bundle
 import latticework.scripts.figures
 from latticework.experiments.figures import text
 from latticework.experiments.papers import bundle as packing
-from latticework.experiments.papers.bundle import LARGEST, LONG, ROWS, pack, thin
+from latticework.experiments.papers.bundle import (
+    CURVE_ROW_STEPS,
+    MAX_ARRAY_BYTES,
+    MAX_ENTRY_CHARACTERS,
+    pack,
+    thin,
+)
 from latticework.experiments.papers.draw import make_all
-from latticework.experiments.papers.inventory import declared, holding
+from latticework.experiments.papers.inventory import declared, load_status
 from latticework.experiments.records import archive
 from latticework.experiments.records import record as records_module
 from latticework.experiments.records.archive import DamagedError, write_archive
-from latticework.experiments.records.identity import PARTS, without_digits
+from latticework.experiments.records.identity import PARTS, strip_digest
 from latticework.experiments.records.record import checksums, load_all
-from latticework.experiments.runs.configuration import composed, resolved
+from latticework.experiments.runs.configuration import compose_config, resolve_config
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 
@@ -42,7 +48,7 @@ def at_the_papers_scale(folder: Path, outputs: Path) -> Path:
         document.pop("cpu_share", None)  # so that the load of the machine changes no figure
         document["overrides"] = [o for o in document["overrides"] if not o.startswith("scale=")]
         words = [word for word in document["overrides"] if not word.startswith("experiment=")]
-        paper = resolved(composed((f"experiment={name}", "scale=paper", *words)))
+        paper = resolve_config(compose_config((f"experiment={name}", "scale=paper", *words)))
         document["config"] |= {part: paper[part] for part in PARTS}  # else "other settings"
         file.write_text(json.dumps(document))
     return target
@@ -106,14 +112,14 @@ def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path, capsys)
     folder = shutil.copytree(outputs, tmp_path / "outputs")
     dmala, gwg = sorted((folder / "ising_sampling" / "paper").glob("sampler=*"))
     shutil.rmtree(gwg)
-    story = "word " * LONG
+    story = "word " * MAX_ENTRY_CHARACTERS
     edited(shutil.copytree(dmala, dmala.with_name("sampler=dmala,seed=5")), seed=5, story=story)
     edited(dmala, seconds_per_step=7.0)
     old = load_all(bundle)
     assert packed(folder, tmp_path, "--add") == 0
     joined = load_all(bundle)
     names = ("sampler=dmala,seed=0", "sampler=dmala,seed=5", "sampler=gwg,seed=0")
-    assert tuple(without_digits(record.path.name) for record in joined) == names
+    assert tuple(strip_digest(record.path.name) for record in joined) == names
     assert [record.config["seed"] for record in joined] == [0, 5, 0]
     assert joined[0].document["seconds_per_step"] == 7.0
     assert "left out, except of the first seeds: story of run.json" in capsys.readouterr().out
@@ -159,7 +165,7 @@ def sentences(tmp_path_factory):
 
 @pytest.mark.slow
 def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "LONG", 400)
+    monkeypatch.setattr(packing, "MAX_ENTRY_CHARACTERS", 400)
     records, config = load_all(sentences), declared("text_infilling", "paper").config
     assert min(len(json.dumps(r.document["generated"])) for r in records) > 400
     file = tmp_path / "text_infilling.zip"
@@ -184,7 +190,7 @@ def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypa
 
 def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
     folder = shutil.copytree(outputs, tmp_path / "outputs")
-    big = np.random.default_rng(0).random(LARGEST)
+    big = np.random.default_rng(0).random(MAX_ARRAY_BYTES)
     for file in folder.rglob("convergence.npz"):
         np.savez(file, big=big, **dict(np.load(file)))
         run = file.parent / "run.json"
@@ -209,7 +215,7 @@ def test_curves_are_thinned_and_nothing_else():
     curve = pd.DataFrame({"step": step, "log_mmd": -np.log1p(step)})
     curve["acceptance"] = np.where(step, 0.5, np.nan)  # there is none before the first step
     less = thin(curve)
-    assert 100 < len(less) <= ROWS[0]
+    assert 100 < len(less) <= CURVE_ROW_STEPS[0]
     assert (less["step"].iloc[0], less["step"].iloc[-1]) == (0, 5000)
     assert list(less["step"][:10]) == list(step[:10])  # where a log axis shows most
     assert np.diff(less["step"]).max() <= 60
@@ -217,7 +223,7 @@ def test_curves_are_thinned_and_nothing_else():
     assert len(thin(late)) == len(less)
     settings = pd.DataFrame({"step": np.tile(step[:50], 10)})
     sparse = curve.assign(evaluated=np.where(step % 100, np.nan, 1.0))
-    for kept in (settings, sparse, curve[: ROWS[0]]):
+    for kept in (settings, sparse, curve[: CURVE_ROW_STEPS[0]]):
         assert len(thin(kept)) == len(kept)
 
 
@@ -229,24 +235,26 @@ def test_a_large_bundle_has_fewer_rows_of_all_its_runs(outputs, tmp_path, monkey
     curve = pd.DataFrame({"step": steps, "seconds": steps, "log_rmse": np.linspace(1, 0, 500)})
     for table, record in zip((thin(curve), curve), records, strict=True):
         table.to_csv(record.path / "metrics.csv", index=False)
-    for target, rows in ((200_000, ROWS[0]), (1, ROWS[-1])):
-        monkeypatch.setattr(packing, "TARGET", target)
+    for target, rows in ((200_000, CURVE_ROW_STEPS[0]), (1, CURVE_ROW_STEPS[-1])):
+        monkeypatch.setattr(packing, "TARGET_BUNDLE_BYTES", target)
         done = pack(records, config, tmp_path / f"{target}.zip")
         assert done.size == (tmp_path / f"{target}.zip").stat().st_size
         first, second = (one.metrics["step"] for one in load_all(tmp_path / f"{target}.zip"))
         assert list(first) == list(second)
         assert rows / 2 - 3 < len(first) <= rows
         assert (first.iloc[0], first.iloc[-1]) == (0, 499)
-    assert list(thin(thin(curve), ROWS[-1])["step"]) != list(thin(curve, ROWS[-1])["step"])
+    assert list(thin(thin(curve), CURVE_ROW_STEPS[-1])["step"]) != list(
+        thin(curve, CURVE_ROW_STEPS[-1])["step"]
+    )
 
 
 def test_records_of_two_places_are_not_mixed(outputs, bundle, tmp_path):
     one = next((outputs / "ising_sampling" / "paper").glob("*dmala*"))
     shutil.copytree(one, tmp_path / "own" / "ising_sampling" / "paper" / one.name)
-    held = holding("ising_sampling", "paper", tmp_path / "own", bundles=bundle.parent)
+    held = load_status("ising_sampling", "paper", tmp_path / "own", bundles=bundle.parent)
     assert held is not None
     assert (held.place, len(held.records)) == ("outputs", 1)
-    held = holding("ising_sampling", "paper", None, bundles=bundle.parent)
+    held = load_status("ising_sampling", "paper", None, bundles=bundle.parent)
     assert held is not None
     assert (held.place, len(held.records)) == ("ising_sampling.zip", 2)
 

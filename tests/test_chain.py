@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 import latticework as lw
 from latticework.experiments.tasks.learning.negatives import Contrastive, FastPersistent, Persistent
-from latticework.experiments.tasks.measures.sampling_likelihood import consecutive
+from latticework.experiments.tasks.measures.sampling_likelihood import draw_consecutive
 from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import Chain
 from latticework.sampling.evaluations import calls_of_step
@@ -210,6 +210,6 @@ def test_negatives_keep_to_the_contract(kind, sampler):
 def test_consecutive_draws_keep_to_the_contract():
     def drawn(kernel):
         model = TARGETS["rbm"].model
-        return consecutive(kernel, model, *start(model), steps=9)
+        return draw_consecutive(kernel, model, *start(model), steps=9)
 
     assert torch.equal(drawn(lw.Poisoned(lw.Gibbs())), drawn(lw.Gibbs()))

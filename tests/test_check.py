@@ -20,11 +20,11 @@ from latticework.samplers.gwg import GWG
 from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
-from latticework.sampling.checking.check import examined
+from latticework.sampling.checking.check import run_checks
 from latticework.sampling.checking.examination import (
-    LATER,
+    SECOND_TEST_STEPS,
     SETTLING,
-    Examination,
+    CheckCase,
     deviation,
     visible,
 )
@@ -152,7 +152,7 @@ def mine(body, memory=()):
 def checked(sampler, *names, law=None, target=None, chains=20_000):
     """The report, and the names of the checks that fail, on these of the small targets."""
     targets = {name: SMALL[name]() for name in names} if target is None else {"own": target}
-    report = examined(sampler, targets, law=law, chains=chains, seed=0, error=1e-6)
+    report = run_checks(sampler, targets, law=law, chains=chains, seed=0, error=1e-6)
     return report, {outcome.check for _, outcome in report.failures}
 
 
@@ -239,10 +239,10 @@ class Once(Sampler):
 
 
 def test_later_steps_are_counted():
-    case = Examination(Once(), SMALL["binary"](), 1e-9, chains=5000)
+    case = CheckCase(Once(), SMALL["binary"](), 1e-9, chains=5000)
     found = CHECKS["invariance"](case)
     assert found.status == "fails"
-    assert f"after {LATER} steps" in found.detail
+    assert f"after {SECOND_TEST_STEPS} steps" in found.detail
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ class Still(Sampler):
 
 
 def test_a_sweep_is_exact_without_detailed_balance():
-    case = Examination(Sweep(), SMALL["binary"](), 1e-6, chains=20_000)
+    case = CheckCase(Sweep(), SMALL["binary"](), 1e-6, chains=20_000)
     assert CHECKS["invariance"](case).status == "ok"
     balance = CHECKS["detailed balance"](case)
     assert balance.status == "no"
@@ -451,7 +451,7 @@ def test_the_identity_does_not_move():
 
 
 def reached(sampler, target):
-    return CHECKS["all states reached"](Examination(sampler, target, 1e-6))
+    return CHECKS["all states reached"](CheckCase(sampler, target, 1e-6))
 
 
 @pytest.mark.parametrize("shape", [(2,), (10,)], ids=str)
@@ -501,7 +501,7 @@ def test_false_alarms_are_as_rare_as_stated():
     """At level 1/100 instead of 1e-8, the counts of a right sampler fail about as often."""
     target, failed, seeds = SMALL["binary"](), 0, 120
     for seed in range(seeds):
-        case = Examination(DMALA(0.5), target, 0.2 / decisions_of(target, False), None, 2000, seed)
+        case = CheckCase(DMALA(0.5), target, 0.2 / decisions_of(target, False), None, 2000, seed)
         failed += CHECKS["invariance"](case).status == "fails"
     assert 1 <= failed < 0.2 * seeds
 

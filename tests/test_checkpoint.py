@@ -22,14 +22,14 @@ import latticework.experiments.runs.run
 from latticework.experiments.runs import machine
 from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.machine import inputs
+from latticework.experiments.runs.machine import input_checksums
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import CRASH, crash_noted
+from latticework.experiments.runs.signals import CRASH, write_crash_note
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import Memory, captured, restored
+from latticework.sampling.memory import LoopState, from_checkpoint, to_checkpoint
 
 CONFIG = {"name": "made up", "seed": 0}
 
@@ -46,7 +46,7 @@ def begin(path, config=CONFIG, checkpoint=0.0, device="cpu", force=False):
 
 
 @dataclass(eq=False)
-class Everything(Memory):
+class Everything(LoopState):
     """A little of everything that a task may keep."""
 
     model: Any
@@ -59,7 +59,7 @@ class Everything(Memory):
 
 
 @dataclass(eq=False)
-class Inner(Memory):
+class Inner(LoopState):
     """A memory within a memory, as a chain is."""
 
     rng: Any
@@ -67,7 +67,7 @@ class Inner(Memory):
 
 
 @dataclass
-class One(Memory):
+class One(LoopState):
     value: Any = None
 
 
@@ -105,7 +105,7 @@ def work(run, total=12, crash_at=None, **settings):
 
 def content(run, memory):
     """All that the run ends with."""
-    parts = captured({k: v for k, v in memory.state_dict().items() if k != "clock"})
+    parts = to_checkpoint({k: v for k, v in memory.state_dict().items() if k != "clock"})
     return repr(parts), (run.path / "metrics.csv").read_text()
 
 
@@ -353,7 +353,7 @@ def test_a_file_that_was_replaced_takes_the_checkpoint_with_it(tmp_path, caplog)
     file.write_text("one")
     config = {**CONFIG, "pretrain": {"file": str(file)}}
     run = begin(tmp_path / "run", config)
-    run.note(inputs=inputs(config))
+    run.note(inputs=input_checksums(config))
     list(run.resumable(One(), "work", total=2))
     assert begin(tmp_path / "run", config)._saved
     file.write_text("two")
@@ -421,7 +421,7 @@ def test_a_tensor_comes_back_on_the_device_of_the_one_that_it_replaces():
     rows, chains = torch.empty(0, dtype=torch.long), torch.zeros(2, device=run)
     memory = {"rows": rows, "chains": chains, "drawn": []}
     saved = {"rows": torch.tensor([2, 1]), "chains": torch.ones(2), "drawn": [torch.ones(1)]}
-    back = restored(memory, saved, run)
+    back = from_checkpoint(memory, saved, run)
     assert back["rows"].tolist() == [2, 1]
     assert back["chains"].device == run
     assert back["drawn"][0].device == run
@@ -434,7 +434,7 @@ def test_numbers_of_numpy_are_stored_as_plain_ones(tmp_path):
     document = begin(tmp_path)._saved["work"]
     assert document["memory"] == {"value": {"a": [0.1]}}
     with pytest.raises(TypeError, match="got int64"):
-        captured(np.int64(1))
+        to_checkpoint(np.int64(1))
 
 
 # Signals.
@@ -480,7 +480,7 @@ def test_crashes_are_noted_where_stderr_is_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(
         faulthandler, "enable", lambda file=None: own.append((file or sys.stderr).fileno())
     )
-    with redirect_stderr(io.StringIO()), crash_noted(tmp_path):
+    with redirect_stderr(io.StringIO()), write_crash_note(tmp_path):
         assert (tmp_path / CRASH).exists()
     assert own[-1] == sys.__stderr__.fileno()
     assert not (tmp_path / CRASH).exists()

@@ -17,22 +17,28 @@ from fakes import fake, noise
 from made_records import MADE
 from made_records.langevin_learning import network
 
-from latticework.experiments.figures.likelihood import own_rate
+from latticework.experiments.figures.likelihood import records_at_best_rate
 from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Claim, Fresh, Pool, judge
 from latticework.experiments.papers.claims.verdict import (
     Finding,
     Margin,
     Verdict,
-    above,
-    after,
     by_seed,
     corrected,
-    difference,
-    last,
+    last_value,
+    margin_above,
+    margin_of_difference,
+    values_at_common_end,
 )
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.likelihood import bounds, log_z_error
-from latticework.experiments.records.numbers import number, pace, share_text, timed, undisturbed
+from latticework.experiments.records.numbers import (
+    drop_slow_runs,
+    format_estimate,
+    share_text,
+    step_seconds,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.record import Record
 
 SEEDS = range(5)
@@ -114,43 +120,45 @@ def test_the_binding_margin_is_the_closest_to_failing():
 def test_a_quantity_of_zero_is_shown_as_zero():
     """Its distance from the line is rounded: 0.1 + (5e-17 - 0.1) is no 5e-17."""
     shares = dict.fromkeys(range(3), 5e-17)
-    assert above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
+    assert (
+        margin_above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
+    )
     small = dict.fromkeys(range(3), 1e-09)
-    assert above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
+    assert margin_above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
 
 
 def test_pairs_are_of_equal_seeds():
-    gap = difference("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
+    gap = margin_of_difference("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
     assert gap.values == (0.5, 2.0)
     with pytest.raises(LookupError, match="no seed"):
-        difference("gap", {0: 1.0}, {1: 1.0})
+        margin_of_difference("gap", {0: 1.0}, {1: 1.0})
     first = fake({"x": [1.0]}, seed=3)
     another = fake({"x": [2.0]}, seed=3, config={"model_seed": 9})
     with pytest.raises(LookupError, match="two runs have seed 3"):
-        by_seed([first, another], last("x"))
+        by_seed([first, another], last_value("x"))
     again = fake({"x": [2.0]}, seed=3)  # the same run, made twice
-    assert by_seed([first, again], last("x")) == {3: 1.0}
+    assert by_seed([first, again], last_value("x")) == {3: 1.0}
 
 
 def test_other_work_on_the_machine_does_not_change_the_pace_of_a_run():
     """Eight of ten intervals take up to twice as long, and the pace stays that of the others."""
     step = np.arange(0.0, 101, 10)
     quiet = fake({"step": step, "seconds": step / 10})
-    assert pace(quiet) == pytest.approx(0.1)
+    assert step_seconds(quiet) == pytest.approx(0.1)
     loaded = np.cumsum([0.0, 1, 2, 2, 1.5, 1.8, 2, 1, 2, 1.6, 2])
-    assert pace(fake({"step": step, "seconds": loaded})) == pytest.approx(0.1)
-    assert pace(fake({"step": step, "seconds": step / 5})) == pytest.approx(0.2)
+    assert step_seconds(fake({"step": step, "seconds": loaded})) == pytest.approx(0.1)
+    assert step_seconds(fake({"step": step, "seconds": step / 5})) == pytest.approx(0.2)
 
 
 def test_seconds_of_runs_beside_other_work_are_refused():
     """Two of five runs of a sampler took twice as long; their errors still count."""
     usual = curves({"dmala": -4.0, "gibbs": -3.0}, "log_rmse")
     groups = {"a": usual[:5], "b": usual[5:]}
-    place, ends = after(groups, "log_rmse", "seconds")
+    place, ends = values_at_common_end(groups, "log_rmse", "seconds")
     for record in usual[:2]:
         record.metrics["seconds"] *= 2
-    assert undisturbed(usual[:5]) == usual[2:5]
-    again, same = after(groups, "log_rmse", "seconds")
+    assert drop_slow_runs(usual[:5]) == usual[2:5]
+    again, same = values_at_common_end(groups, "log_rmse", "seconds")
     assert again == pytest.approx(place)
     assert same["a"] == pytest.approx(ends["a"])
 
@@ -181,11 +189,11 @@ def test_the_share_of_a_core_is_told_where_it_is_known():
     assert share_text([old]) == ""
     assert share_text([old, *known[:2]]) == "timed with 90% of a core or more"
     assert "1 of 4 had a busy core" in share_text([old, *known])
-    assert timed([old, *known[:2]]) == ([old, *known[:2]], "")
-    shown, note = timed([old, *known])
+    assert timed_runs_and_note([old, *known[:2]]) == ([old, *known[:2]], "")
+    shown, note = timed_runs_and_note([old, *known])
     assert shown == [old, *known[:2]]
     assert "Without 1 of 4 runs" in note
-    shown, note = timed(known[2:])
+    shown, note = timed_runs_and_note(known[2:])
     assert shown == known[2:]
     assert "every run" in note
 
@@ -413,7 +421,7 @@ def test_the_best_rate_has_the_highest_validation_likelihood_over_all_seeds():
         for rate, seeds in rates.items()
         for seed in seeds
     ]
-    chosen = own_rate(records)
+    chosen = records_at_best_rate(records)
     assert [record.config["learning"]["optimiser"]["lr"] for record in chosen] == 3 * [3e-4]
 
 
@@ -448,7 +456,7 @@ def judged(name: str, records: list[Record]) -> str:
         return f"{name}: none, {error}"
     found, needs = finding.verdict()
     margins = [margin.text() for margin in finding.margins]
-    numbers = [f"{one.what}: {number(one.here)}" for one in finding.numbers]
+    numbers = [f"{one.what}: {format_estimate(one.here)}" for one in finding.numbers]
     return "\n  ".join([f"{name}: {found}; {needs}", *margins, *numbers, finding.note])
 
 

@@ -21,7 +21,7 @@ import latticework.scripts.reproduce
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import checked
+from latticework.experiments.runs.configuration import validate_config
 
 configuration.register()
 EXPERIMENTS = set(names("experiment"))
@@ -101,7 +101,7 @@ def test_experiments_that_run_alone_exist():
 @pytest.mark.slow
 @pytest.mark.parametrize("command", WITH_SETTINGS, ids=ids)
 def test_a_command_composes(command, tmp_path):
-    checked(composed(*first(words_of(command, tmp_path))))
+    validate_config(composed(*first(words_of(command, tmp_path))))
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ class ParsedError(Exception):
 def read(module, words, monkeypatch):
     """Have `python -m latticework.scripts.<module>` read its words, and no more."""
     if module == "figures":
-        checked(composed(*words))
+        validate_config(composed(*words))
         return
     parse = argparse.ArgumentParser.parse_args
 
@@ -167,7 +167,7 @@ def test_a_make_target_runs_what_there_is(command, tmp_path, monkeypatch):
         if found := re.match(r".venv/bin/(python .*)", line):
             _, *words = typed(Command(found[1], "Makefile"), tmp_path)
             if words[0] == "run.py":
-                checked(composed(*words[1:]))
+                validate_config(composed(*words[1:]))
             elif words[1].startswith("latticework.scripts."):
                 read(words[1].removeprefix("latticework.scripts."), words[2:], monkeypatch)
 
@@ -201,14 +201,14 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
         assert f"{key}=" in text, key
     for group in ("data", "experiment", "logger", "model", "sampler", "task"):
         assert set(names(group)) <= set(text.replace(",", " ").split()), group
-    for helper in configuration.HELPERS:
+    for helper in configuration.HIDDEN_GROUPS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text[groups:]
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
 def test_an_experiment_is_described_by_a_sentence_of_one_line(name):
-    line = configuration.summary(CONF / "experiment" / f"{name}.yaml")
+    line = configuration.first_comment(CONF / "experiment" / f"{name}.yaml")
     assert re.fullmatch(r"\w.{,98}[.?]", line), line
 
 

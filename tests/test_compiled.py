@@ -11,13 +11,13 @@ from test_kernels import FEW, flat
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.compiled.draws import draw, draw_site
 from latticework.samplers.compiled.jit import SHORT
 from latticework.samplers.compiled.lattice import BLOCK
 from latticework.samplers.compiled.rbm import CHUNK, FRESH
-from latticework.samplers.compiled.twin import NoTwinError
-from latticework.samplers.sums import Wanted
+from latticework.samplers.compiled.twin import NoCompiledKernelError
+from latticework.samplers.sums import SumRequest
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 
 
@@ -50,8 +50,8 @@ def compiled() -> list:
     cases.append((lw.Gibbs(2), potts, 5, 20, "potts graph"))
     for sampler, model, chains, steps, name in cases:
         try:
-            twin = twin_of(sampler, model)
-        except NoTwinError:
+            twin = find_compiled_kernel(sampler, model)
+        except NoCompiledKernelError:
             continue
         again = [pytest.mark.slow] * (type(sampler) not in first)  # and on further models
         first.discard(type(sampler))
@@ -94,7 +94,7 @@ def test_sums_are_those_of_single_steps(twin, model, chains, steps):
         before = state.x.clone()
         trace = [*trace[-3:], before.flatten(1)[:3]]
     state, rng = start(twin, model, chains)
-    _, sums = twin.advance(state, model, rng, steps, Wanted(total=True, draws=4, traced=3))
+    _, sums = twin.advance(state, model, rng, steps, SumRequest(total=True, draws=4, traced=3))
     np.testing.assert_allclose(sums.total.reshape(total.shape), total, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(sums.trace, torch.stack(trace).char())
     np.testing.assert_allclose(sums.accept, accept, rtol=1e-4)
@@ -112,7 +112,7 @@ def test_annealing_estimates_the_normaliser(sampler):
     target, path = TARGETS["rbm"], lw.ScaledRBM(TARGETS["rbm"].model)
     truth = np.logaddexp.reduce(target.log_prob) - float(path.log_z_start())
     path.move_to(torch.tensor(0.0))
-    twin, rng = twin_of(sampler, path), Generator().manual_seed(0)
+    twin, rng = find_compiled_kernel(sampler, path), Generator().manual_seed(0)
     log_weight = anneal(twin, path, path.draw(3000, rng), linear(25), rng).log_weight
     estimate = estimate_log_normaliser(log_weight, rng)
     assert abs(estimate.value - truth) < 5 * estimate.error
@@ -127,14 +127,14 @@ def test_annealing_estimates_the_normaliser(sampler):
 def test_a_preconditioner_of_another_length_is_refused(kind, model):
     x = model.domain.uniform(2, Generator())
     with pytest.raises(ValueError, match="preconditioner must have 12 entries, got 2"):
-        twin_of(kind(0.3, [1.0, 2.0]), model).init(x, model)
+        find_compiled_kernel(kind(0.3, [1.0, 2.0]), model).init(x, model)
 
 
 @pytest.mark.slow
 def test_a_cycle_goes_on_where_it_was():
     """After new parameters (`refresh`) and from new positions (`moved_to`)."""
     model, sampler = lw.Lattice((4, 5), 0.15, 0.1), lw.ACS(2.0, 0.2, 3)
-    twin = twin_of(sampler, model)
+    twin = find_compiled_kernel(sampler, model)
     state, rng = start(twin, model, 5)
     state, _ = twin.advance(state, model, rng, 7)
     moved = twin.moved_to(state.x.clone(), state, model)
@@ -148,7 +148,7 @@ def test_updates_of_block_gibbs_are_shared_among_threads_as_steps_are(monkeypatc
         "latticework.samplers.compiled.rbm.over_chunks", lambda *given: works.append(given[3])
     )
     for updates, steps in ((5, 1), (1, 5)):
-        twin = twin_of(lw.BlockGibbs(updates), rated())
+        twin = find_compiled_kernel(lw.BlockGibbs(updates), rated())
         state, rng = start(twin, rated(), 7)
         twin.advance(state, rated(), rng, steps)
     assert works[0] == pytest.approx(works[1])

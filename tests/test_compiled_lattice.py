@@ -14,7 +14,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.lattice import neighbour_table
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.compiled.decisions import BYTES, TIES
 from latticework.samplers.compiled.philox import fill, step_keys
 
@@ -94,7 +94,7 @@ class Loop:
 
 def check(sampler, model: lw.Lattice, chains: int = 5, steps: int = 3) -> None:
     x = model.domain.uniform(chains, Generator().manual_seed(1))
-    twin = twin_of(sampler, model)
+    twin = find_compiled_kernel(sampler, model)
     state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(2), steps)
     loop, expected = Loop(sampler, model), x.numpy().astype(bool)
     for t, key in enumerate(step_keys(steps, Generator().manual_seed(2))):
@@ -127,7 +127,7 @@ def test_preconditioners(kind):
 def test_ties_are_broken_with_the_probability_that_bytes_leave(probability):
     """DULA without interaction and bias. Bytes alone would give multiples of 1/256."""
     model, sampler = lw.Lattice((50, 50), 0.0), lw.DULA(0.5 / log(1 / probability - 1))
-    twin, steps = twin_of(sampler, model), 300
+    twin, steps = find_compiled_kernel(sampler, model), 300
     state = twin.init(torch.zeros(4, 2500), model)
     _, sums = twin.advance(state, model, Generator().manual_seed(0), steps)
     error = (probability * (1 - probability) / (4 * 2500 * steps)) ** 0.5
@@ -136,7 +136,7 @@ def test_ties_are_broken_with_the_probability_that_bytes_leave(probability):
 
 def test_certain_and_impossible_flips():
     model = lw.Lattice((37,), 0.0, 1e4)
-    twin = twin_of(lw.DULA(inf), model)
+    twin = find_compiled_kernel(lw.DULA(inf), model)
     state, sums = twin.advance(
         twin.init(torch.zeros(200, 37), model), model, Generator().manual_seed(0), 300
     )

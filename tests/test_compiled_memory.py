@@ -10,7 +10,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.samplers.compiled import rbm, sites
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.choose import find_compiled_kernel
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 
@@ -38,7 +38,7 @@ CASES = [
 @pytest.mark.parametrize(("model", "sampler"), CASES)
 def test_an_error_in_the_memory_does_not_stay(model, sampler):
     x = model.domain.uniform(5, Generator().manual_seed(2))
-    twin, rng = twin_of(sampler, model), Generator().manual_seed(1)
+    twin, rng = find_compiled_kernel(sampler, model), Generator().manual_seed(1)
     state = twin.at(x, model)
     memory = getattr(state, "memory", getattr(state, "gradient", None))
     memory += 0.25
@@ -55,7 +55,10 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
     monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
     model, rng = scattered(lw.RBM(SITES, 7), std=0.5), Generator().manual_seed(1)
-    twin, x = twin_of(sampler, model), model.domain.uniform(5, Generator().manual_seed(2))
+    twin, x = (
+        find_compiled_kernel(sampler, model),
+        model.domain.uniform(5, Generator().manual_seed(2)),
+    )
     state, _ = twin.advance(twin.at(x, model), model, rng, 1)
     state.inputs.add_(0.25)
     for steps, error in ((rbm.FRESH - 1, 0.25), (1, 0.0)):

@@ -15,8 +15,8 @@ from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import checked
-from latticework.samplers import NAMES, find
+from latticework.experiments.runs.configuration import validate_config
+from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.base import Sampler, UnsupportedModelError, Wrapper
 from latticework.samplers.skeleton import Skeleton
 
@@ -45,7 +45,7 @@ def at(scale, *words):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_composes_at_each_scale(experiment, scale):
-    document = checked(at(scale, f"experiment={experiment}"))
+    document = validate_config(at(scale, f"experiment={experiment}"))
     assert document["name"] == experiment
     lines = [line.split() for line in configuration.experiments().splitlines()]
     assert any(first == experiment and len(rest) > 2 for first, *rest in lines), "no line of help"
@@ -104,7 +104,7 @@ TOGETHER = [
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ALONE + TOGETHER, ids=",".join)
 def test_every_choice_composes(words):
-    checked(composed(*words))
+    validate_config(composed(*words))
 
 
 def parameters(target):
@@ -120,7 +120,7 @@ def keys(group, name):
 
 @pytest.mark.parametrize("name", names("sampler"))
 def test_the_file_of_a_sampler_lists_the_fields_and_defaults_of_its_class(name):
-    cls, fields = find(name)
+    cls, fields = find_sampler_class(name)
     assert issubclass(cls, Sampler)
     assert cls.__dataclass_params__.frozen
     config = OmegaConf.to_container(part("sampler", name), resolve=True)
@@ -191,7 +191,7 @@ def test_every_sampler_has_a_name():
         ours = {f for f in found if f.__module__.startswith("latticework.samplers.")}
         classes |= {f for f in ours if ".compiled." not in f.__module__}
     assert list(NAMES) == names("sampler")
-    named = {find(name)[0] for name in NAMES}
+    named = {find_sampler_class(name)[0] for name in NAMES}
     own = {c for c in classes if not inspect.isabstract(c) and not issubclass(c, Wrapper)}
     assert own - {Skeleton} == named  # which is there to be copied
 

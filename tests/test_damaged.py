@@ -22,13 +22,13 @@ from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import Holding, holding
-from latticework.experiments.papers.view import draw, gather
+from latticework.experiments.papers.inventory import ExperimentStatus, load_status
+from latticework.experiments.papers.view import build_report, draw
 from latticework.experiments.records.archive import write_archive
-from latticework.experiments.records.identity import DIGITS
-from latticework.experiments.records.record import OPTIONAL, PARTS, Record, load, opened
+from latticework.experiments.records.identity import DIGEST_CHARACTERS
+from latticework.experiments.records.record import OPTIONAL, PARTS, Record, load_record, open_record
 from latticework.experiments.runs import errors
-from latticework.experiments.runs.sweeps import declared
+from latticework.experiments.runs.sweeps import declared_sweep
 
 RUN = {
     "config": {"data": None, "model": {}, "sampler": {}, "task": {}, "seed": 0, "model_seed": 0},
@@ -80,7 +80,7 @@ BUNDLES: dict[str, Callable[[bytes], bytes]] = {
 
 def said(capsys, call: Callable[[], object]) -> str:
     """What a command that must fail says."""
-    with pytest.raises(SystemExit) as end, errors.told():
+    with pytest.raises(SystemExit) as end, errors.one_line_errors():
         sys.exit(call())
     captured = capsys.readouterr()
     text = captured.out + captured.err
@@ -119,7 +119,7 @@ def test_damaged_records(folder, tmp_path, capsys):
     assert len(list(tmp_path.rglob("own.png"))) == 1
     for path, message in broken.items():
         assert f"left out: the record {path} is damaged: {message}; run its command again" in told
-        found = said(capsys, lambda path=path: load(path))
+        found = said(capsys, lambda path=path: load_record(path))
         assert message in found
         assert str(path) in found.replace("\n", "")
 
@@ -138,7 +138,7 @@ def test_an_odd_entry_stops_no_figure_of_the_others(folder, tmp_path):
         figures(tmp_path, "scale=smoke")
     assert str(end.value.code).count("is damaged") > len(names)
     assert len(list(tmp_path.rglob("own.png"))) == 1
-    made = gather(tmp_path, scales=["smoke"], bundles=tmp_path)
+    made = build_report(tmp_path, scales=["smoke"], bundles=tmp_path)
     assert len(made.failed) > len(names)
     assert [one.exhibit.name for one in made.sections if one.parts[0].holding] == ["rates-sec3"]
 
@@ -149,7 +149,7 @@ def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
         "good": {"_target_": "test_draw.fine"},
     }})  # fmt: skip
     monkeypatch.setattr(Record, "fingerprint", "")
-    made = draw(Holding("some", "paper", config, "outputs", (), [fake()]))
+    made = draw(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["good"]
     assert made.failed == made.wanting
     assert made.failed[0].startswith("bad was not made: ValueError")
@@ -244,8 +244,10 @@ def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
     advice = "): restore it, with git or from a copy, or make it again with python -m "
     for command in (
         lambda: figures(tmp_path / "outputs"),
-        lambda: opened(f"{file}/a"),
-        lambda: gather(tmp_path / "outputs", bundles=tmp_path, known=catalogue(), drawing=False),
+        lambda: open_record(f"{file}/a"),
+        lambda: build_report(
+            tmp_path / "outputs", bundles=tmp_path, known=catalogue(), drawing=False
+        ),
     ):
         found = said(capsys, command)
         assert message in found
@@ -255,7 +257,7 @@ def test_a_damaged_bundle(fault, tmp_path, capsys, monkeypatch):
 
 def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):
     (folder / BROKEN / "run.json").write_text("[")
-    made = gather(tmp_path, scales=["smoke"], bundles=tmp_path, drawing=False)
+    made = build_report(tmp_path, scales=["smoke"], bundles=tmp_path, drawing=False)
     (fault,) = made.failed
     assert fault.startswith(f"the record {folder / BROKEN} is damaged: {UNREADABLE}")
     assert any(f"{BROKEN} failed: the record" in p for s in made.sections
@@ -263,10 +265,10 @@ def test_the_report_names_a_damaged_record_and_fails(folder, tmp_path):
 
 
 def test_a_damaged_run_is_not_listed_as_not_run_too(folder, tmp_path):
-    run = declared("rates_sec3", "smoke").runs[1]  # the first is WHOLE
-    broken = (folder / BROKEN).rename(folder / f"{run}-{'0' * DIGITS}")
+    run = declared_sweep("rates_sec3", "smoke").runs[1]  # the first is WHOLE
+    broken = (folder / BROKEN).rename(folder / f"{run}-{'0' * DIGEST_CHARACTERS}")
     (broken / "run.json").write_text("[")
-    held = holding("rates_sec3", "smoke", tmp_path, bundles=tmp_path)
+    held = load_status("rates_sec3", "smoke", tmp_path, bundles=tmp_path)
     assert list(held.failed) == [run]
     assert run in held.missing
 

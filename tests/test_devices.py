@@ -23,7 +23,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity
 from latticework.models import bayes_net
 from latticework.samplers import base
-from latticework.samplers.sums import Wanted
+from latticework.samplers.sums import SumRequest
 from latticework.sampling import annealing
 from latticework.sampling.chain import Chain, capture
 from latticework.sampling.checking.guard import NoHostReads
@@ -45,7 +45,7 @@ def device(request, monkeypatch):
     if request.param == "cuda":
         yield find_device("cuda")
         return
-    original = base.settled
+    original = base.all_done_on_cpu
     for module in list(sys.modules.values()):
         if getattr(module, "settled", None) is original:
             monkeypatch.setattr(module, "settled", lambda done: False)
@@ -230,7 +230,7 @@ def test_steps_and_metrics_stay_on_the_device(sampler, model, meta):
         for _ in range(2):
             before = state.x.clone()
             state, info = sampler.step(state, model, elsewhere)
-            seen = Steps.of_one(before, state, info, Wanted(changed=True, invalid=True))
+            seen = Steps.of_one(before, state, info, SumRequest(changed=True, invalid=True))
             running = [(m, m.update(carry, state, seen, 1)) for m, carry in running]
     for metric, carry in running:
         metric.read(carry)

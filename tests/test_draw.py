@@ -12,7 +12,7 @@ import latticework.scripts.report
 from latticework.experiments.papers import docs_pages
 from latticework.experiments.papers import draw as drawing
 from latticework.experiments.papers.draw import draw_all, svg
-from latticework.experiments.papers.inventory import Holding
+from latticework.experiments.papers.inventory import ExperimentStatus
 from latticework.experiments.papers.view import Report, draw
 from latticework.experiments.records.record import Record
 
@@ -70,7 +70,7 @@ def test_an_svg_is_the_same_each_time_and_small_or_not_there(monkeypatch):
     text = svg(fine([]))
     assert text == svg(fine([]))
     assert "<svg" in text
-    monkeypatch.setattr(drawing, "MOST", len(text) - 1)
+    monkeypatch.setattr(drawing, "MAX_SVG_CHARACTERS", len(text) - 1)
     assert svg(fine([])) == ""
     plt.close("all")
 
@@ -97,7 +97,7 @@ def test_a_command_draws_the_others_and_exits_with_1(tmp_path, capsys):
 def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     figures = config(*ERRORS)
     del figures.figures.untypeset
-    made = draw(Holding("some", "paper", figures, "outputs", (), [fake()]))
+    made = draw(ExperimentStatus("some", "paper", figures, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["fine"]
     failed = ["value was not made: ValueError: bad ink", "key was not made: KeyError: 'x'"]
     assert made.failed == failed

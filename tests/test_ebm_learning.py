@@ -12,7 +12,7 @@ from torch import Generator
 from torch.optim import SGD, Adam
 
 import latticework as lw
-from latticework.data.base import Dataset, some
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ebm_learning import (
@@ -330,8 +330,8 @@ def test_the_gap_is_a_difference_of_means():
     data = dataset()
     negatives = torch.zeros(4, 6)
     reading = Gap(30)(model, data, negatives)
-    valid = model(some(data.valid, 30).float()).mean()
-    train = model(some(data.train, 30).float()).mean()
+    valid = model(fixed_subset(data.valid, 30).float()).mean()
+    train = model(fixed_subset(data.train, 30).float()).mean()
     assert float(reading["above_train"]) == pytest.approx(float(valid - train), abs=1e-5)
     assert float(reading["above_negatives"]) == pytest.approx(
         float(valid - model(negatives).mean()), abs=1e-5

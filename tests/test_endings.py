@@ -19,12 +19,12 @@ from latticework.experiments.records.numbers import (
     TIE,
     Estimate,
     KeyNumber,
+    format_estimate,
     headline,
-    marks,
-    number,
+    mark_best,
 )
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.sweeps import SweepClock
+from latticework.experiments.runs.sweeps import SweepProgress
 from latticework.scripts.reproduce import tables
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -52,7 +52,7 @@ def test_a_run_ends_with_its_numbers_their_errors_and_the_exact_value(outputs, c
     (record,) = load_all(outputs)
     found, exact = record.arrays("convergence"), record.document["mean_exact"]
     mean = Estimate(float(found["mean"]), float(found["mean_error"]))
-    assert row(lines, "mean") == ["mean", number(mean), f"exact {exact:.4g}"]
+    assert row(lines, "mean") == ["mean", format_estimate(mean), f"exact {exact:.4g}"]
     assert row(lines, "ESS worst")[1] == f"{np.nanmin(found['ess']):.4g}"
     assert any("20 evaluations a chain" in line for line in lines)
     assert any(line.startswith("sampling, ising, dmala, seed 0") for line in lines)
@@ -72,7 +72,7 @@ def test_ais_shows_log_z_its_bounds_and_the_exact_value(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     (record,) = load_all(tmp_path)
     facts = record.document
-    log_z = number(Estimate(facts["log_z"], log_z_error(record)))
+    log_z = format_estimate(Estimate(facts["log_z"], log_z_error(record)))
     assert row(lines, "log Z") == ["log Z", log_z, f"exact {facts['log_z_exact']:.4g}"]
     shown = float(row(lines, "log Z at least")[1].split()[0])
     assert shown == pytest.approx(facts["log_z_lower"], abs=0.05)
@@ -202,7 +202,7 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
 
 def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
     """One of 6 runs was there before, and the first that worked compiled kernels for 50 s."""
-    clock = SweepClock.started(tmp_path, 6)
+    clock = SweepProgress.started(tmp_path, 6)
 
     def ended(at, executed=True, process=1):
         monkeypatch.setattr("os.getpid", lambda: process)
@@ -218,7 +218,7 @@ def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatc
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
-    assert SweepClock.started(tmp_path, 0).ended(executed=True) == "1 runs so far"
+    assert SweepProgress.started(tmp_path, 0).ended(executed=True) == "1 runs so far"
 
 
 # Which is best.
@@ -243,7 +243,7 @@ def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
     ],
 )
 def test_the_best_is_marked_where_differences_can_be_judged(estimates, better, found):
-    assert marks(estimates, better) == found
+    assert mark_best(estimates, better) == found
 
 
 # Tables of the papers.

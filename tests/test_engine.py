@@ -19,7 +19,7 @@ from latticework.samplers.compiled.philox import (
     fill_units,
     step_keys,
 )
-from latticework.sampling.engine import NotCompiledError, served
+from latticework.sampling.engine import NotCompiledError, select_kernel
 
 LATTICE = lw.Lattice((4, 3), 0.2, 0.1)
 
@@ -54,11 +54,11 @@ class Lazy(lw.DMALA):
     ],
 )
 def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_path):
-    kernel, reason = served(sampler, model, "auto", metrics)
+    kernel, reason = select_kernel(sampler, model, "auto", metrics)
     assert kernel is sampler
     assert why in reason
     with pytest.raises(NotCompiledError, match="engine=auto"):
-        served(sampler, model, "compiled", metrics)
+        select_kernel(sampler, model, "compiled", metrics)
     run = Run(tmp_path, engine="auto")
     assert run.kernel(sampler, model, metrics) is sampler
     assert run.notes["engine"] == "eager"
@@ -67,7 +67,7 @@ def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_
 
 def test_an_unknown_engine_is_refused():
     with pytest.raises(ValueError, match="engine must be one of auto, eager, compiled"):
-        served(lw.Gibbs(), LATTICE, "fast")
+        select_kernel(lw.Gibbs(), LATTICE, "fast")
 
 
 def test_the_engine_belongs_to_the_identity_unless_it_is_eager():

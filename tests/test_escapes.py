@@ -222,7 +222,7 @@ def hostile_report() -> view.Report:
     finding = Finding([Margin(HOSTILE, (1.0, 2.0))], numbers, note=HOSTILE)
     entry = Entry(claim, Verdict.OPEN, "paper", finding, needs=HOSTILE)
     table = pd.DataFrame({HOSTILE: [HOSTILE]})
-    drawn = view.Drawn(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
+    drawn = view.Drawings(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
     facts, remedies = [("Data", HOSTILE)], [("python run.py", "makes it again")]
     part = view.Part("ising_sampling", "python run.py", None, drawn, facts, [HOSTILE], remedies)
     section = view.Section(known["fig3"], [entry], [part], [part], "complete")
@@ -295,7 +295,7 @@ def test_commands_that_name_records(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as end:
         latticework.scripts.figures.main(["experiment=rates_sec3", "scale=smoke", outputs])
     no_controls(str(end.value.code))
-    with pytest.raises(SystemExit), errors.told():
+    with pytest.raises(SystemExit), errors.one_line_errors():
         raise ValueError(HOSTILE)
     no_controls(capsys.readouterr().err)
     monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: hostile_report())

@@ -23,11 +23,11 @@ from command import SMALL, command_line, only, results
 from kills import accesses, alive, cut_short, ended, flip_a_byte, killed, start, until
 
 from latticework.experiments.records.archive import DamagedError
-from latticework.experiments.records.record import damage, load, load_all
+from latticework.experiments.records.record import describe_damage, load_all, load_record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import UnwritableError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact
+from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.mlm_pretraining import SPECIAL, export, tokenizer_of
 from latticework.models.masked_lm import untrained
 
@@ -259,9 +259,9 @@ def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm,
     path = only(outputs).path
     harm(path / name)
     harmed = (path / "metrics.csv").read_bytes()
-    assert told in damage(path)
+    assert told in describe_damage(path)
     with pytest.raises(DamagedError, match=f"is damaged: {told}"):
-        load(path)
+        load_record(path)
     assert command_line(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
     assert f"is damaged: {told}" in (path / "run.log").read_text()
     assert results(only(outputs)) == before
@@ -325,7 +325,9 @@ WRITERS = {
     "checkpoint": lambda run, seed: run.checkpoints.write(
         {"loop": "work", "iteration": 1, "memory": {"x": noise(seed)}}
     ),
-    "text": lambda run, seed: storage.write(run.path / "tuned.yaml", str(noise(seed).tolist())),
+    "text": lambda run, seed: storage.write_atomically(
+        run.path / "tuned.yaml", str(noise(seed).tolist())
+    ),
     "network": network,
 }
 
@@ -349,9 +351,11 @@ def test_a_file_that_finds_no_room_leaves_the_one_before_it(kind, tmp_path):
 def test_an_artifact_and_a_row_that_find_no_room_are_named(tmp_path):
     run = Run(tmp_path, outputs=tmp_path)
     with full(), pytest.raises(UnwritableError, match="^could not write .*tensors.safetensors"):
-        artifact(run, "thing", {}, lambda: {"x": noise(0)})
+        load_or_make_artifact(run, "thing", {}, lambda: {"x": noise(0)})
     assert not list(tmp_path.rglob("*.partial"))
-    assert torch.equal(artifact(run, "thing", {}, lambda: {"x": noise(1)})["x"], noise(1))
+    assert torch.equal(
+        load_or_make_artifact(run, "thing", {}, lambda: {"x": noise(1)})["x"], noise(1)
+    )
     run.log(0, value=1.0)
     with full(20), pytest.raises(UnwritableError, match="^could not write .*metrics.csv: "):
         run.log(1, value=1.0)

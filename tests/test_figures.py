@@ -22,8 +22,14 @@ from latticework.experiments.figures.isl_curves import curves
 from latticework.experiments.figures.likelihood import improvement
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
-from latticework.experiments.records.grouping import SAMPLERS, by_sampler, label, look, seeds
-from latticework.experiments.records.numbers import published
+from latticework.experiments.records.grouping import (
+    SAMPLERS,
+    by_sampler,
+    format_seeds,
+    sampler_label,
+    sampler_style,
+)
+from latticework.experiments.records.numbers import published_estimate
 
 mpl.use("Agg")
 RESULTS = CONF.parent / "docs" / "results"
@@ -56,11 +62,13 @@ def test_every_line_is_readable_on_white():
 def test_lines_differ_by_marker_or_dashes():
     """There are more samplers than shades of grey."""
     keys = [(name, 1) for name in SAMPLERS] + [("gibbs", 4), ("gwg", 4)]
-    lines = [style.line(key, place, 2) for key in keys for place in range(2)]
+    lines = [style.sampler_line_style(key, place, 2) for key in keys for place in range(2)]
     for one, other in combinations(lines, 2):
         assert (one["marker"], one["linestyle"]) != (other["marker"], other["linestyle"])
-    assert not {look(name).marker for name in OWN} & {one.marker for one in SAMPLERS.values()}
-    others = [style.series(number) for number in range(12)]
+    assert not {sampler_style(name).marker for name in OWN} & {
+        one.marker for one in SAMPLERS.values()
+    }
+    others = [style.numbered_style(number) for number in range(12)]
     assert len({(one["color"], one["marker"]) for one in others}) == len(others)
 
 
@@ -70,10 +78,17 @@ def test_a_sampler_is_known_by_its_class_and_size():
         fake(sampler="gwg4"), fake(sampler="gwg"),
         fake(sampler="dmala", settings=mine, choices={"sampler": "mine"}),
     ]  # fmt: skip
-    names = {label(key): [r.path.name for r in some] for key, some in by_sampler(records).items()}
+    names = {
+        sampler_label(key): [r.path.name for r in some] for key, some in by_sampler(records).items()
+    }
     assert names == {"GWG-1": ["gwg-0"], "GWG-4": ["gwg4-0"], "mine": ["dmala-0"]}
     keys = [("hamming_ball", 10), ("hamming_ball", 5), ("my_sampler", 1), ("my_sampler", 4)]
-    assert [label(key) for key in keys] == ["HB-10-1", "HB-5-1", "my_sampler", "my_sampler-4"]
+    assert [sampler_label(key) for key in keys] == [
+        "HB-10-1",
+        "HB-5-1",
+        "my_sampler",
+        "my_sampler-4",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +104,7 @@ def test_a_sampler_is_known_by_its_class_and_size():
 def test_seeds_are_stated(found, text):
     """A model that has the seed of its run needs no mention; one that varies alone does."""
     records = [fake(seed=seed, config={"model_seed": model}) for seed, model in found]
-    assert seeds(records) == text
+    assert format_seeds(records) == text
 
 
 # Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color
@@ -119,7 +134,9 @@ def lab(ink, eye):
 
 def difference(one, other, eye):
     """CIE 1976 colour difference."""
-    return np.linalg.norm(lab(look(one).colour, eye) - lab(look(other).colour, eye))
+    return np.linalg.norm(
+        lab(sampler_style(one).colour, eye) - lab(sampler_style(other).colour, eye)
+    )
 
 
 def drawn_together():
@@ -156,7 +173,9 @@ def drawn(second, **more):
     ax.plot(x, x, label="LB-1")
     ax.plot(x, second(x), label="GWG-1")
     ax.set(**more)
-    style.explain(figure, f"Exact; {style.BAND}.", style.key_of_dashes(forward_AIS="-"))
+    style.label_lines_and_legend(
+        figure, f"Exact; {style.BAND}.", style.key_of_dashes(forward_AIS="-")
+    )
     figure.canvas.draw()
     return figure, ax
 
@@ -190,7 +209,7 @@ def test_a_band_within_its_line_is_not_promised(spread):
     figure, ax = style.new_figure()
     x = np.arange(5.0)
     style.line_and_band(ax, style.Means(x, x, 0 * x + spread), label="GWG-1")
-    style.explain(figure, f"Mean; {style.BAND}.")
+    style.label_lines_and_legend(figure, f"Mean; {style.BAND}.")
     text = figure.legends[0].get_title().get_text()
     assert (text == f"Mean; {style.BAND}.") == (spread > 1)
 
@@ -200,7 +219,7 @@ def test_the_legend_takes_no_room_of_the_panels_and_little_of_the_figure():
     for number in range(12):
         ax.plot([0, 1], [0, number], label=f"DMALA, step size {number}")
     ax.plot([0.5], [0.5], "x", label="the paper")
-    style.explain(figure, "Mean over seeds 0-4; band: smallest to largest.")
+    style.label_lines_and_legend(figure, "Mean over seeds 0-4; band: smallest to largest.")
     figure.canvas.draw()
     (legend,) = figure.legends
     assert figure.get_figheight() > 2.8
@@ -216,9 +235,9 @@ def test_the_legend_takes_no_room_of_the_panels_and_little_of_the_figure():
 
 def test_runs_with_readings_at_different_steps_are_not_averaged_step_by_step():
     runs = [fake({"step": [0, step], "y": [1.0, 2.0]}) for step in (5, 5, 6)]
-    assert style.at_readings(runs[:2], "y", "step").mean.tolist() == [1, 2]
+    assert style.means_by_reading(runs[:2], "y", "step").mean.tolist() == [1, 2]
     with pytest.raises(LookupError, match="different steps"):
-        style.at_readings(runs, "y", "step")
+        style.means_by_reading(runs, "y", "step")
 
 
 def test_runs_that_share_no_range_of_seconds_are_drawn_one_by_one():
@@ -297,7 +316,7 @@ def test_the_papers_value_stands_at_its_steps_and_beside_its_sampler(substitute)
     (ax,) = curve(records, "y", "y", ["step"], paper="fig4").axes
     crosses = [line for line in ax.lines if str(line.get_label()).startswith("the paper")]
     found = [(one.get_label(), *one.get_xydata().tolist()) for one in crosses]
-    steps, value = (published("fig4", key).mean for key in ("steps", "dmala"))
+    steps, value = (published_estimate("fig4", key).mean for key in ("steps", "dmala"))
     assert found == ([] if substitute else [("the paper: DMALA", [steps, value])])
 
 

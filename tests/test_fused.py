@@ -14,13 +14,18 @@ from test_kernels import follows
 from torch import Generator, nn
 
 import latticework as lw
-from latticework.models.chance import Tape, normal_like, whole
+from latticework.models.chance import Tape, normal_like, random_integers
 from latticework.samplers import fused
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused, NotFusedError
 from latticework.sampling.checking.examination import counts
-from latticework.sampling.engine import STEPS, EngineWarning, NotCompiledError, served
-from latticework.sampling.naming import sampler_named
+from latticework.sampling.engine import (
+    MIN_STEPS_TO_FUSE,
+    EngineWarning,
+    NotCompiledError,
+    select_kernel,
+)
+from latticework.sampling.naming import parse_sampler
 
 CHAINS = 8
 FIELD, WAVE = torch.linspace(-2, 2, 20), torch.linspace(-1, 1, 18)
@@ -69,9 +74,11 @@ def test_a_tape_gives_the_laws_of_a_generator():
     assert abs(float(normal.var()) - 1) < 5 * (2 / 100_001) ** 0.5
     assert abs(float((normal.abs() > 2).double().mean()) - 0.0455) < 5 * (0.0434 / 100_001) ** 0.5
     assert abs(float((normal[:50_000] * normal[50_001:]).mean())) < 5 / 50_000**0.5
-    dice = whole(1, 7, (100_000,), tape())
+    dice = random_integers(1, 7, (100_000,), tape())
     assert exactness.p_value(dice.bincount(minlength=7)[1:].numpy(), np.full(6, 1 / 6)) > 1e-4
-    assert whole(0, 3, (2,), Tape(torch.tensor([0.0, 1 - 2.0**-53]).double())).tolist() == [0, 2]
+    assert random_integers(
+        0, 3, (2,), Tape(torch.tensor([0.0, 1 - 2.0**-53]).double())
+    ).tolist() == [0, 2]
 
 
 # The decisions.
@@ -105,7 +112,7 @@ LATTICE = lw.Lattice((3, 4), 0.2).double()
 def test_compiled_steps_make_the_decisions_of_eager_ones(name, model, monkeypatch):
     """One of each kind of step. Blocks of one step compile sooner."""
     monkeypatch.setattr(fused, "BLOCK", 1)
-    follow(sampler_named(name), model)
+    follow(parse_sampler(name), model)
 
 
 RECORDED = {  # other kinds of domain, and samplers that are like one of those above
@@ -137,12 +144,12 @@ RECORDED = {  # other kinds of domain, and samplers that are like one of those a
 def test_recorded_steps_make_the_decisions_of_eager_ones(name, uncompiled):
     """Without the compiler, which takes up to a minute for some."""
     for target in RECORDED[name].split():
-        follow(sampler_named(name), copy.deepcopy(TARGETS[target].model).double())
+        follow(parse_sampler(name), copy.deepcopy(TARGETS[target].model).double())
 
 
 @pytest.mark.parametrize("name", ["sample_penalization", "block_gibbs"])
 def test_steps_of_an_rbm_are_recorded(name, uncompiled):
-    follow(sampler_named(name), rbm())
+    follow(parse_sampler(name), rbm())
 
 
 def follow(sampler, model):
@@ -530,8 +537,8 @@ def test_what_cannot_be_compiled_is_named_and_runs_eagerly(function, why):
     model = lw.Function(function, lw.Binary(6))
     x = started(model, double=False)
     with pytest.raises(NotCompiledError, match=f"engine=fused is not possible: .*{why}"):
-        served(lw.DMALA(), model, "fused", x=x)
-    kernel, reason = served(lw.DMALA(), model, "auto", x=x, steps=STEPS)
+        select_kernel(lw.DMALA(), model, "fused", x=x)
+    kernel, reason = select_kernel(lw.DMALA(), model, "auto", x=x, steps=MIN_STEPS_TO_FUSE)
     assert type(kernel) is lw.DMALA
     assert reason
     state = kernel.init(x, model)
@@ -544,7 +551,9 @@ def test_a_fault_of_the_compiler_is_named(monkeypatch):
 
     monkeypatch.setattr("torch._inductor.compile", none)
     model = lw.Function(bumpy, lw.Binary(20))
-    kernel, reason = served(lw.DMALA(), model, "auto", x=started(model), steps=STEPS)
+    kernel, reason = select_kernel(
+        lw.DMALA(), model, "auto", x=started(model), steps=MIN_STEPS_TO_FUSE
+    )
     assert type(kernel) is lw.DMALA
     assert "an internal error" in reason
 
@@ -552,7 +561,7 @@ def test_a_fault_of_the_compiler_is_named(monkeypatch):
 def test_without_a_compiler_a_line_says_what_to_install(monkeypatch):
     from torch._inductor import config
 
-    monkeypatch.setattr("latticework.sampling.engine.STEPS", 10)
+    monkeypatch.setattr("latticework.sampling.engine.MIN_STEPS_TO_FUSE", 10)
     given = {"sites": 20, "chains": CHAINS, "steps": 20, "diagnose": False}
     with config.patch({"cpp.cxx": (None, "no-such-compiler")}):
         with pytest.raises(NotCompiledError, match="no C\\+\\+ compiler.*install g\\+\\+"):
@@ -567,10 +576,15 @@ def test_without_a_compiler_a_line_says_what_to_install(monkeypatch):
 def test_auto_compiles_where_the_steps_asked_for_pay(interpreted):
     model = lw.Function(bumpy, lw.Binary(20))
     x = started(model, double=False)
-    assert served(lw.DMALA(), model, "auto", x=x, steps=STEPS - 1)[0] == lw.DMALA()
-    assert isinstance(served(lw.DMALA(), model, "auto", x=x, steps=STEPS)[0], Fused)
+    assert (
+        select_kernel(lw.DMALA(), model, "auto", x=x, steps=MIN_STEPS_TO_FUSE - 1)[0] == lw.DMALA()
+    )
+    assert isinstance(
+        select_kernel(lw.DMALA(), model, "auto", x=x, steps=MIN_STEPS_TO_FUSE)[0], Fused
+    )
     assert not isinstance(
-        served(lw.DMALA(), lw.Lattice((4, 5), 0.2), "auto", x=x, steps=STEPS)[0], Fused
+        select_kernel(lw.DMALA(), lw.Lattice((4, 5), 0.2), "auto", x=x, steps=MIN_STEPS_TO_FUSE)[0],
+        Fused,
     )
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.sweep_graph import CHUNK
 from latticework.samplers.sweep import TIE, TRIED
@@ -213,7 +213,7 @@ GRAPHS = {
 def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
     """Several chunks of a class, rows of more than four neighbours, one chain and two tiles."""
     x = some_states(graph, chains)
-    twin, keys = twin_of(sampler, graph), step_keys(3, Generator().manual_seed(3))
+    twin, keys = find_compiled_kernel(sampler, graph), step_keys(3, Generator().manual_seed(3))
     metropolis = isinstance(sampler, lw.MetropolisSweep)
     state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 3)
     for chain in range(0, chains, 4):
@@ -228,7 +228,10 @@ def test_sweeps_are_those_of_a_plain_loop(sampler, graph, chains):
 def test_sweeps_around_a_hub(chains):
     graph = lw.Graph([[0, i] for i in range(1, 10_001)], 0.01)
     x = some_states(graph, chains)
-    twin, (key,) = twin_of(lw.GibbsSweep(), graph), step_keys(1, Generator().manual_seed(3))
+    twin, (key,) = (
+        find_compiled_kernel(lw.GibbsSweep(), graph),
+        step_keys(1, Generator().manual_seed(3)),
+    )
     state, _ = twin.advance(twin.init(x, graph), graph, Generator().manual_seed(3), 1)
     expected = plain_sweep(graph, x[0].double().numpy(), key, 0)
     np.testing.assert_array_equal(state.x[0].numpy(), expected)
@@ -238,7 +241,7 @@ def test_sweeps_around_a_hub(chains):
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
     """After flips of many steps, and after a renewal."""
-    twin, rng = twin_of(lw.GibbsSweep(), graph), Generator().manual_seed(4)
+    twin, rng = find_compiled_kernel(lw.GibbsSweep(), graph), Generator().manual_seed(4)
     state = twin.at(some_states(graph, 1), graph)
     for steps in (1, 50, 500):
         state, _ = twin.advance(state, graph, rng, steps)
@@ -343,7 +346,7 @@ def test_grids_of_uai_files(name):
     known = {"Grids_11": 390.07716647, "Grids_13": 767.50073811, "Grids_14": 1146.14277469}
     assert exact["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
     for sampler in (lw.GibbsSweep(), lw.DMALA(0.2), lw.DLMC(0.1), lw.DULA(1.0)):  # a control
-        twin = twin_of(sampler, graph)
+        twin = find_compiled_kernel(sampler, graph)
         state, _ = twin.advance(twin.at(draws, graph), graph, Generator().manual_seed(1), 10)
         assert not torch.equal(state.x, draws)
         assert (largest_z(graph, state.x, exact) < 5) == sampler.exact

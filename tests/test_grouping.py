@@ -7,16 +7,16 @@ from fakes import fake
 
 import latticework.scripts.figures
 from latticework.experiments.figures.isl_curves import models as models_table
-from latticework.experiments.figures.style import averaged, colour, spread_over
+from latticework.experiments.figures.style import colour, describe_band, describe_runs
 from latticework.experiments.papers import draw
-from latticework.experiments.papers.claims.verdict import by_seed, labelled, last
+from latticework.experiments.papers.claims.verdict import by_seed, last_value, records_by_sampler
 from latticework.experiments.records.grouping import (
     UnlikeRecordsError,
-    alone,
     by_sampler,
-    differing,
+    drop_repeated_runs,
     groups,
-    once,
+    require_one_setting,
+    settings_table,
 )
 from latticework.experiments.records.record import load_all
 
@@ -75,7 +75,7 @@ def test_runs_before_and_after_a_file_was_replaced_are_not_averaged():
     mixed = runs((0, "a"), (0, "b"), (1, "b"))
     assert labels(groups(mixed)) == ["GWG-1, model.loaded a", "GWG-1, model.loaded b"]
     with pytest.raises(UnlikeRecordsError, match=r"model\.loaded \(a, b\)"):
-        alone(mixed)
+        require_one_setting(mixed)
     # another model seed makes another model, and another setting may
     seeds = [fake(seed=n, loaded=str(n), config={"model_seed": n}) for n in (0, 1)]
     assert len(groups(seeds)) == 1
@@ -136,9 +136,9 @@ def test_no_two_groups_have_one_label(values, texts):
     """Figures and tables keep lines and rows by their label."""
     records = [fake(settings={"step_size": value}) for value in values]
     assert sorted(labels(groups(records))) == sorted(f"DMALA, step_size {text}" for text in texts)
-    assert sorted(text for (text,), _ in differing(records)[1]) == sorted(texts)
+    assert sorted(text for (text,), _ in settings_table(records)[1]) == sorted(texts)
     with pytest.raises(UnlikeRecordsError) as error:
-        alone(records)
+        require_one_setting(records)
     assert all(text in str(error.value) for text in texts)
 
 
@@ -174,13 +174,13 @@ SPLIT = {"config": {"data": BLOG | {"split": "published"}}, "data": {"variant": 
 def test_what_tells_two_runs_apart(one, other, differ):
     found = groups([fake(seed=0, **one), fake(seed=1, **other)])
     assert [group.differs for group in found] == (differ or [""])
-    assert len(once([fake(**one), fake(**other)])) == len(found)
+    assert len(drop_repeated_runs([fake(**one), fake(**other)])) == len(found)
 
 
 def test_a_run_that_was_made_twice_counts_once():
     """Whole numbers are one value as integers and as floats."""
     records = [fake(settings={"step_size": size}) for size in (1, 1.0)]
-    assert len(once(records)) == 1
+    assert len(drop_repeated_runs(records)) == 1
     (group,) = groups(records)
     assert group.records == records[:1]
     assert by_seed([*records, fake(settings={"step_size": 1}, seed=1)], lambda _: 3.0) == {
@@ -192,12 +192,12 @@ def test_a_run_that_was_made_twice_counts_once():
 def test_where_there_is_place_for_one_setting_others_are_refused():
     records = [fake(seed=i, settings={"step_size": size}) for i, size in enumerate((0.1, 0.4))]
     message = r"not averaged: sampler.step_size \(0.1, 0.4\)"
-    for ask in (alone, by_sampler, lambda some: by_seed(some, last("step"))):
+    for ask in (require_one_setting, by_sampler, lambda some: by_seed(some, last_value("step"))):
         with pytest.raises(UnlikeRecordsError, match=message):
             ask(records)
         assert ask(records[:1])
     with pytest.raises(UnlikeRecordsError, match=message):
-        by_seed(labelled(records, ["DMALA"])["DMALA"], last("step"))
+        by_seed(records_by_sampler(records, ["DMALA"])["DMALA"], last_value("step"))
 
 
 def models(count, **more):
@@ -207,17 +207,17 @@ def models(count, **more):
 def test_the_legend_tells_over_what_runs_are_averaged():
     some = [fake(seed=seed) for seed in (0, 1, 2)]
     band = "band: one standard deviation."
-    assert spread_over(some) == f"Mean over seeds 0-2; {band}"
-    assert spread_over(some[1:2] * 2) == "One run a line, seed 1."  # the same run, twice
+    assert describe_band(some) == f"Mean over seeds 0-2; {band}"
+    assert describe_band(some[1:2] * 2) == "One run a line, seed 1."  # the same run, twice
     other = fake(seed=3, settings={"step_size": 9})
-    assert spread_over([*some[:1], other]) == "One run a line, seeds 0, 3."
+    assert describe_band([*some[:1], other]) == "One run a line, seeds 0, 3."
     # a line of fewer runs than there are seeds
-    assert spread_over([*some, other]) == f"Mean over 1 to 3 runs, seeds 0-3; {band}"
-    assert averaged([*some, other], ["sampler.step_size"]) == "seeds 0-3"
+    assert describe_band([*some, other]) == f"Mean over 1 to 3 runs, seeds 0-3; {band}"
+    assert describe_runs([*some, other], ["sampler.step_size"]) == "seeds 0-3"
     # models of seed 0
     both = [*models(3), *models(2, sampler="gwg")]
-    assert spread_over(models(3)) == f"Mean over models 0-2; {band}"
-    assert spread_over(both, "range") == "Mean over 2 to 3 runs, models 0-2; band: range."
+    assert describe_band(models(3)) == f"Mean over models 0-2; {band}"
+    assert describe_band(both, "range") == "Mean over 2 to 3 runs, models 0-2; band: range."
 
 
 def lines(figure):

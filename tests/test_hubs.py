@@ -20,8 +20,8 @@ from latticework.models.forms import (
     RBMForm,
     change,
 )
-from latticework.samplers.compiled.choose import SEVERAL, TWINS, twin_of
-from latticework.samplers.sums import Wanted
+from latticework.samplers.compiled.choose import SEVERAL, TWINS, find_compiled_kernel
+from latticework.samplers.sums import SumRequest
 from latticework.sampling.targets import check_target
 
 PIN = 40.0  # field of a leaf, which never moves
@@ -223,8 +223,8 @@ def test_a_hub_has_its_law(sampler, name):
     start = torch.multinomial(law, chains, True, generator=rng)
     states = x.repeat(chains, *[1] * x.ndim)
     states[:, 0] = torch.eye(3)[start] if x.ndim == 2 else start.float()
-    twin = twin_of(sampler, model)
-    _, sums = twin.advance(twin.at(states, model), model, rng, steps, Wanted(total=True))
+    twin = find_compiled_kernel(sampler, model)
+    _, sums = twin.advance(twin.at(states, model), model, rng, steps, SumRequest(total=True))
     share = torch.from_numpy(sums.total).double()[:, : len(law)] / steps
     found = share if x.ndim == 2 else torch.stack((1 - share[:, 0], share[:, 0]), 1)
     error = (found.var(0) / chains + 1 / (chains * steps) ** 2).sqrt()
@@ -243,7 +243,7 @@ def test_a_hub_has_its_law(sampler, name):
 def test_what_a_kernel_remembers_of_a_hub_is_that_of_its_state(sampler, steps, chains):
     """All leaves are at 0 and many go to 1: each adds to the log-odds of the hub."""
     model = lw.Graph(star(20_000), 0.1, 0.3)
-    twin, rng = twin_of(sampler, model), random(1)
+    twin, rng = find_compiled_kernel(sampler, model), random(1)
     state = twin.at(torch.zeros(chains, 20_001), model)
     state, _ = twin.advance(state, model, rng, steps)
     kept = next(

@@ -21,12 +21,12 @@ from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.identity import (
     BEFORE,
     digest,
-    find,
+    find_run_folder,
     folder_name,
+    has_same_identity,
     run_name,
-    same,
     short_name,
-    without_digits,
+    strip_digest,
 )
 from latticework.experiments.records.numbers import (
     CONF,
@@ -35,7 +35,7 @@ from latticework.experiments.records.numbers import (
     headline,
     last_row,
 )
-from latticework.experiments.records.record import load_all, opened
+from latticework.experiments.records.record import load_all, open_record
 from latticework.experiments.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -53,7 +53,7 @@ def folders(outputs):
 
 def as_before(folder):
     """The folder as release 0.2 named it."""
-    return folder.rename(folder.with_name(without_digits(folder.name).replace("=0.3,", "=0.30,")))
+    return folder.rename(folder.with_name(strip_digest(folder.name).replace("=0.3,", "=0.30,")))
 
 
 def test_settings_that_older_records_lack_mean_null():
@@ -84,8 +84,8 @@ def test_spellings_give_one_record(tmp_path):
     (record,) = records(tmp_path)
     assert (record.path / "run.json").stat().st_mtime_ns == before
     assert folders(tmp_path) == [record.path.name]
-    named = record.path.with_name(without_digits(record.path.name))
-    assert opened(named).path == opened(record.path).path == record.path
+    named = record.path.with_name(strip_digest(record.path.name))
+    assert open_record(named).path == open_record(record.path).path == record.path
     assert command_line(*SMALL, "sampler.step_size=0.41", outputs=tmp_path) == 0
     assert command_line(*SMALL, "seed=1", outputs=tmp_path) == 0
     assert len(records(tmp_path)) == 3  # control: other settings and seeds are other records
@@ -218,9 +218,9 @@ def test_what_only_passes_numbers_on_is_not_part_of_the_identity():
     }
     newer = {**parts, "scales": {"paper": {"hidden": {"others": 3}}}, "budget": {"chains": 4}}
     assert digest(older) == digest(newer)
-    assert same({"config": older}, newer)
+    assert has_same_identity({"config": older}, newer)
     for key, value in {"model": {"hidden": 4}, "task": {**parts["task"], "pretrain": {}}}.items():
-        assert not same({"config": older}, {**newer, key: value})  # control
+        assert not has_same_identity({"config": older}, {**newer, key: value})  # control
 
 
 def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
@@ -229,11 +229,11 @@ def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
         folder = tmp_path / folder_name(config, [f"x={name}"], ())
         folder.mkdir()
         (folder / ("run.json" if name == "c" else ".lock" if name == "b" else "empty")).touch()
-    names = {find(tmp_path, config).name}
+    names = {find_run_folder(tmp_path, config).name}
     shutil.rmtree(tmp_path / folder_name(config, ["x=c"], ()))
-    names.add(find(tmp_path, config).name)
-    assert {without_digits(name) for name in names} == {"x=b", "x=c"}
-    assert find(tmp_path, {"task": {"steps": 2}}) is None
+    names.add(find_run_folder(tmp_path, config).name)
+    assert {strip_digest(name) for name in names} == {"x=b", "x=c"}
+    assert find_run_folder(tmp_path, {"task": {"steps": 2}}) is None
 
 
 def test_a_module_that_moves_changes_no_number_and_runs_nothing_again(tmp_path, capsys):
@@ -312,7 +312,7 @@ def test_thousands_of_other_records_are_examined_once(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", count)
     monkeypatch.setattr(Path, "exists", lambda path: looked.update([path.parent]) or exists(path))
     for seed in range(20):
-        assert find(tmp_path, {"task": {"a": "new"}, "seed": seed}) is None
+        assert find_run_folder(tmp_path, {"task": {"a": "new"}, "seed": seed}) is None
     assert len(looked) == 30
     assert set(looked.values()) == {1}
-    assert find(tmp_path, {"task": {"a": 3}}) == tmp_path / "x=3"
+    assert find_run_folder(tmp_path, {"task": {"a": 3}}) == tmp_path / "x=3"

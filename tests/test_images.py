@@ -17,7 +17,7 @@ import torch
 from scipy.io import savemat
 
 from latticework.data import files
-from latticework.data.base import Dataset, binarize, derive, some
+from latticework.data.base import Dataset, binarize, derive, fixed_subset
 from latticework.data.files import DamagedFileError, MissingFileError, Source, find
 from latticework.data.images import MNIST, USPS, Caltech, Digits, Omniglot, OmniglotDerived
 
@@ -102,11 +102,11 @@ def test_generators_differ_by_seed_and_purpose():
 def test_some_rows_are_no_run_of_rows_and_always_the_same():
     """The test rows of the static MNIST come digit by digit: the first thousand are zeros."""
     rows = torch.arange(1000.0).unsqueeze(1)
-    drawn = some(rows, 100)
+    drawn = fixed_subset(rows, 100)
     assert len(drawn) == len(drawn.unique()) == 100
     assert 400 < drawn.mean() < 600
-    assert torch.equal(drawn, some(rows, 100))
-    assert torch.equal(some(rows, None), some(rows, 2000))
+    assert torch.equal(drawn, fixed_subset(rows, 100))
+    assert torch.equal(fixed_subset(rows, None), fixed_subset(rows, 2000))
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", idx(GREY[:5])[:-100]])

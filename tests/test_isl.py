@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 import latticework as lw
-from latticework.data.base import Dataset, some
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.isl import isl_curve, scored
@@ -132,7 +132,7 @@ def test_the_area_under_the_curve_sees_how_fast_it_rises(monkeypatch):
         ):  # fmt: skip
             kept.append(reading.state.x.clone())
             assert reading.values["isl_area"].isnan() == (reading.step * chains < 30)
-        samples, points = torch.cat(kept[1:]), some(Loader().load().valid, 5)
+        samples, points = torch.cat(kept[1:]), fixed_subset(Loader().load().valid, 5)
         beta = best_beta(histograms(samples, points))
         heights = torch.tensor([brute(samples[:n], points, beta).mean() for n in sizes])
         places = torch.tensor(sizes).log()

@@ -18,11 +18,11 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.compiled.twin import NoTwinError, Twin
-from latticework.samplers.sums import ManySteps
+from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.twin import CompiledSampler, NoCompiledKernelError
+from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.checking import variations
-from latticework.sampling.checking.examination import Examination, counts
+from latticework.sampling.checking.examination import CheckCase, counts
 from latticework.sampling.checking.guard import NoHostReads
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.suite import CHECKS, search
@@ -40,11 +40,11 @@ def of_rows(keep=lambda row: True):
     return pytest.mark.parametrize("row", rows)
 
 
-def twins(row: Row, name: str) -> list[Twin]:
+def twins(row: Row, name: str) -> list[CompiledSampler]:
     """The compiled kernel of a row on a target, if there is one."""
     try:
-        return [twin_of(row.sampler, TARGETS[name].model)]
-    except NoTwinError:
+        return [find_compiled_kernel(row.sampler, TARGETS[name].model)]
+    except NoCompiledKernelError:
         return []
 
 
@@ -136,7 +136,7 @@ def test_moves_connect_all_states_where_values_tie(row):
 def test_chains_visit_all_states_where_values_tie(row):
     """What chains do in 64 steps connects every state with every other."""
     for name in row.ties:
-        _, moved, _ = search(Examination(row.sampler, TARGETS[name], 1e-6), 1024, 64)
+        _, moved, _ = search(CheckCase(row.sampler, TARGETS[name], 1e-6), 1024, 64)
         assert is_connected(moved), name
 
 
@@ -257,8 +257,8 @@ MEMORY = {"scan", "position", "phase", "root", "momentum", "guide", "turn", "age
 @of_rows()
 def test_rules(row):
     for sampler, name in engines(row, distinct(row)):
-        case = Examination(sampler, TARGETS[name], 1e-6)
-        for rule in RULES if isinstance(sampler, ManySteps) else RULES + EAGER:
+        case = CheckCase(sampler, TARGETS[name], 1e-6)
+        for rule in RULES if isinstance(sampler, MultiStepSampler) else RULES + EAGER:
             with torch.no_grad():
                 outcome = CHECKS[rule](case)
             assert outcome.status == "ok", f"{sampler} on {name}, {rule}: {outcome.detail}"
@@ -272,7 +272,7 @@ def test_states_without_probability_are_never_entered(row, monkeypatch):
     4,000 chains of 8 steps enter a state that has a share of 10^-3 of the moves.
     """
     monkeypatch.setattr(variations, "MASKED", (4000, 8))
-    case = Examination(row.sampler, TARGETS[row.targets[0]], 1e-9)
+    case = CheckCase(row.sampler, TARGETS[row.targets[0]], 1e-9)
     for name in ("impossible states", "unknown states"):
         outcome = CHECKS[name](case)
         assert outcome.status in ("ok", "-"), (name, outcome.detail)
@@ -303,7 +303,9 @@ def refreshes(sampler: lw.Sampler, target: Target) -> None:
     state = sampler.refresh(state, other)
     for name in names - {"age"}:
         assert all(map(torch.equal, flat([getattr(state, name)]), kept[name]))
-    if isinstance(sampler, ManySteps):  # whose state has room for values that are computed when due
+    if isinstance(
+        sampler, MultiStepSampler
+    ):  # whose state has room for values that are computed when due
         names |= set(sampler.memory)
         fresh = fresh._replace(**copy.deepcopy({name: getattr(state, name) for name in names}))
         states = (

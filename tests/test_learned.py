@@ -12,13 +12,13 @@ from documented import composed
 from test_ais import DATA, rbm
 
 from latticework.experiments.figures.likelihood import table1
-from latticework.experiments.records.identity import same
+from latticework.experiments.records.identity import has_same_identity
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact
+from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.learning.snapshots import _settings, last, snapshots
 from latticework.samplers.gwg import GWG
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 
 SETTINGS = {
     "model": {"_target_": "latticework.models.rbm.RBM"},
@@ -33,7 +33,7 @@ FINGERPRINT = DATA.fingerprint
 
 
 @dataclass(eq=False)
-class Learning(Memory):
+class Learning(LoopState):
     model: Any
 
 
@@ -84,16 +84,16 @@ def test_an_artifact_and_a_checkpoint_of_release_0_2_are_found(tmp_path):
     text = json.dumps(spec, indent=2, sort_keys=True)
     name = f"ebm-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     maker = run_in(tmp_path / "ais" / "a")
-    artifact(maker, "ebm", spec, lambda: {"ema_000009/x": torch.ones(2)})
+    load_or_make_artifact(maker, "ebm", spec, lambda: {"ema_000009/x": torch.ones(2)})
     assert maker.notes["artifacts"] == [name]
     user, learn = run_in(tmp_path / "ais" / "b"), Learn()
     states = snapshots(model=rbm(), sampler=GWG(), data=DATA, run=user, learn=learn)
     assert states["ema_000009"]["x"].tolist() == [1, 1]
     assert user.notes["learned_by"] == name
     longer = {**CONFIG, "learning": {"iterations": 3}}
-    assert same({"config": spec}, _settings(CONFIG, "learning", FINGERPRINT))
-    assert not same({"config": spec}, _settings(longer, "learning", FINGERPRINT))
-    assert not same({"config": spec}, _settings(CONFIG, "learning", "x"))
+    assert has_same_identity({"config": spec}, _settings(CONFIG, "learning", FINGERPRINT))
+    assert not has_same_identity({"config": spec}, _settings(longer, "learning", FINGERPRINT))
+    assert not has_same_identity({"config": spec}, _settings(CONFIG, "learning", "x"))
     snapshots(
         model=rbm(), sampler=GWG(), data=DATA, run=run_in(tmp_path / "c", longer), learn=learn
     )

@@ -12,7 +12,7 @@ from documented import ROOT
 
 import latticework
 from latticework.models.base import EnergyModel
-from latticework.samplers import NAMES, find
+from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.skeleton import Skeleton
 
 # In a process of its own, in which these packages cannot be imported.
@@ -131,7 +131,9 @@ def test_every_sampler_and_model_is_public():
         found = left.pop().__subclasses__()
         left += found
         models |= {f for f in found if f.__module__.startswith("latticework.models.")}
-    named = {find(name)[0] for name in NAMES} | {m for m in models if not inspect.isabstract(m)}
+    named = {find_sampler_class(name)[0] for name in NAMES} | {
+        m for m in models if not inspect.isabstract(m)
+    }
     hidden = {cls for cls in named if getattr(latticework, cls.__name__, None) is not cls}
     assert {cls.__name__ for cls in hidden if not cls.__name__.startswith("_")} == set()
 

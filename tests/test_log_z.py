@@ -20,7 +20,7 @@ from latticework.sampling.annealing import (
     anneal,
     estimate_log_normaliser,
     linear,
-    spaced,
+    pilot_betas,
 )
 
 
@@ -54,7 +54,7 @@ def z_of_means(log_weight):
 )
 def test_smc_is_unbiased(kernel, name, kind, monkeypatch):
     """Runs of a few particles that are resampled at every beta."""
-    monkeypatch.setattr(annealing, "FEW", 1.0)
+    monkeypatch.setattr(annealing, "RESAMPLE_ESS_SHARE", 1.0)
     assert abs(z_of_means(weights(kernel, name, linear(6), 12_000, 2000, kind=kind))) < 4
 
 
@@ -97,7 +97,7 @@ def test_the_pilot_passes_impossible_states():
         lambda x: (x.sum(-1) / 2).masked_fill(x.sum(-1) == 2, -math.inf), lw.Binary(5)
     )
     path, rng = lw.GeometricPath(model), Generator().manual_seed(0)
-    betas, _ = spaced(lw.Gibbs(), path, path.draw(100, rng), 5, rng)
+    betas, _ = pilot_betas(lw.Gibbs(), path, path.draw(100, rng), 5, rng)
     assert betas.isfinite().all()
     assert betas.diff().min() > 0
 
@@ -106,7 +106,7 @@ def test_smc_that_keeps_its_weights_is_biased(monkeypatch):
     def kept(log_weight, rng):
         return ancestors(log_weight, rng)[0], log_weight.flatten()
 
-    monkeypatch.setattr(annealing, "FEW", 1.0)
+    monkeypatch.setattr(annealing, "RESAMPLE_ESS_SHARE", 1.0)
     monkeypatch.setattr(annealing, "ancestors", kept)
     assert abs(z_of_means(weights(lw.GWG(), "binary", linear(6), 12_000, 2000))) > 4
 
@@ -127,7 +127,7 @@ def test_the_pilot_spreads_the_loss_of_particles():
     """Changes of log weights then vary alike at all betas, unlike with linear ones."""
     path, rng = lw.GeometricPath(lw.Lattice((6, 6), 0.0, 3.0)), Generator().manual_seed(0)
     kernel = lw.GibbsSweep()
-    betas, steps = spaced(kernel, path, path.draw(500, rng), 20, rng)
+    betas, steps = pilot_betas(kernel, path, path.draw(500, rng), 20, rng)
     assert (betas[0], betas[-1], len(betas)) == (0, 1, 21)
     assert betas.diff().min() > 0
     assert steps < 60

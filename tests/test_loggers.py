@@ -14,7 +14,7 @@ from trackers import of_wandb
 
 from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import load_all
-from latticework.experiments.runs.loggers import About, WandB
+from latticework.experiments.runs.loggers import RunInfo, WandB
 from latticework.experiments.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -61,7 +61,7 @@ def logged(name, path, *, last_step=None, rows=ROWS, **settings):
     """Log `rows` and NUMBERS through the tracker of conf/logger/<name>.yaml."""
     logger = tracker(name, **settings)
     path.mkdir(exist_ok=True)
-    logger.start(About(path, CONFIG, CHOICES, last_step))
+    logger.start(RunInfo(path, CONFIG, CHOICES, last_step))
     run = Run(path, loggers=[logger])
     for step, values in rows:
         run.log(step, **values)

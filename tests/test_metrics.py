@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from latticework.data.base import Dataset, some
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import sample
@@ -19,11 +19,11 @@ from latticework.models.domain import Binary, Categorical, Ordinal
 from latticework.models.ising import Lattice
 from latticework.samplers.base import Info
 from latticework.samplers.gibbs import Gibbs
-from latticework.samplers.sums import Wanted
+from latticework.samplers.sums import SumRequest
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
 from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, verdict
-from latticework.sampling.engine import served
+from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
     MMD,
     Acceptance,
@@ -39,7 +39,7 @@ from latticework.sampling.metrics import (
 )
 from latticework.sampling.sample import ChainAcceptance
 
-EVERY = Wanted(changed=True)
+EVERY = SumRequest(changed=True)
 
 
 class At(NamedTuple):
@@ -136,7 +136,7 @@ def test_proposed_is_the_mean_over_proposals(draws):
         every = torch.cartesian_prod(*[torch.arange(3)] * draws).view(-1, draws)
         expected.append(float(sum(p[d].prod() * len(set(d.tolist())) for d in every)))
     metric, state = Proposed(draws), At(torch.zeros(2, 3), logits)
-    steps = Steps.of_one(state.x, state, Info(torch.ones(2)), Wanted())
+    steps = Steps.of_one(state.x, state, Info(torch.ones(2)), SumRequest())
     carry = metric.update(metric.init(model(Binary(3)), state, Reference()), state, steps, 1)
     assert float(metric.read(carry)["proposed"]) == pytest.approx(np.mean(expected), rel=1e-5)
 
@@ -181,7 +181,9 @@ def test_a_run_with_data_notes_how_far_its_last_states_are_from_the_test_rows(tm
         start=lambda model, chains, rng, data: model.domain.uniform(chains, rng),
     )  # fmt: skip
     with np.load(tmp_path / "last.npz") as stored:
-        _, unbiased = mmd_squared(torch.from_numpy(stored["x"]).float(), some(rows, 1000).float())
+        _, unbiased = mmd_squared(
+            torch.from_numpy(stored["x"]).float(), fixed_subset(rows, 1000).float()
+        )
     assert run.notes["mmd_to_data"] == pytest.approx(float(unbiased))
     assert run.notes["seconds_per_step"] > 0
     assert "cpu_share" in run.notes
@@ -229,7 +231,7 @@ def test_averages_go_on_after_2_to_the_24_steps():
     """Single precision would stop counting there."""
     state = At(torch.ones(1, 2))
     steps = Steps.of_one(
-        state.x, state, Info(torch.full((1,), 0.5), torch.zeros(1)), Wanted(invalid=True)
+        state.x, state, Info(torch.full((1,), 0.5), torch.zeros(1)), SumRequest(invalid=True)
     )
     for metric, total, count in (
         (MarginalError(), 1.0, "states"), (Acceptance(), 0.5, "steps"), (ChainAcceptance(), 0.5, "")
@@ -535,7 +537,7 @@ def test_a_kernel_of_many_steps_leaves_the_trace_of_single_steps():
     target = Lattice((3, 2), 0.1, 0.2)
 
     def trace(metric, every):
-        kernel, _ = served(Gibbs(), target, "compiled", [metric])
+        kernel, _ = select_kernel(Gibbs(), target, "compiled", [metric])
         chain = Chain(kernel, target, torch.zeros(3, 6), Generator(), every=every, metrics=[metric])
         for _ in range(28 // every):
             chain.advance()

@@ -10,8 +10,8 @@ from documented import composed
 from latticework.experiments.papers import docs_pages, view
 from latticework.experiments.records.identity import run_name
 from latticework.experiments.records.record import BUNDLES, load_all
-from latticework.experiments.runs.configuration import resolved
-from latticework.experiments.runs.sweeps import declared
+from latticework.experiments.runs.configuration import resolve_config
+from latticework.experiments.runs.sweeps import declared_sweep
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -42,10 +42,10 @@ def test_the_pages_are_those_of_the_records(monkeypatch):
     """`python -m latticework.scripts.report --committed` was run after the last change."""
     monkeypatch.setattr(view, "holdings", lambda *_: net.committed())
     monkeypatch.setattr(view, "judge", lambda _: net.judged())
-    report = view.gather(None, scales=("paper",), drawing=False)
+    report = view.build_report(None, scales=("paper",), drawing=False)
     assert (DOCS / "results" / "ledger.md").read_text() == docs_pages.ledger_page(report)
     for file, name, text in docs_pages.blocks(report, net.KNOWN, HERE.parent, BUNDLES):
-        assert file.read_text() == docs_pages.replaced(file.read_text(), name, text), file.name
+        assert file.read_text() == docs_pages.replace_block(file.read_text(), name, text), file.name
     for name, text in docs_pages.results_pages(report, DOCS / "results").items():
         assert (DOCS / "results" / name).read_text() == text, name
 
@@ -62,7 +62,7 @@ OTHERWISE = {
 @pytest.mark.parametrize("bundle", sorted(BUNDLES.glob("*.zip")), ids=lambda file: file.stem)
 def test_committed_records_have_the_numbers_that_the_configuration_has(bundle):
     """Records that show each option of each group: their names say that they are declared runs."""
-    sweep, seen = declared(bundle.stem, "paper"), set()
+    sweep, seen = declared_sweep(bundle.stem, "paper"), set()
     for record in load_all(bundle):
         name = run_name(record.document["overrides"], sweep.skipped)
         choices = {*record.choices.items()}
@@ -70,6 +70,8 @@ def test_committed_records_have_the_numbers_that_the_configuration_has(bundle):
             continue
         seen |= choices
         words = (f"experiment={bundle.stem}", "scale=paper", *sweep.overrides[name])
-        now = replace(record, document={**record.document, "config": resolved(composed(*words))})
+        now = replace(
+            record, document={**record.document, "config": resolve_config(composed(*words))}
+        )
         differ = {key for key, _ in record.settings.items() ^ now.settings.items()}
         assert differ <= OTHERWISE.get(bundle.stem, set()), name

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from fakes import fake
 
-from latticework.experiments.figures.style import at_readings, line_and_band
+from latticework.experiments.figures.style import line_and_band, means_by_reading
 from latticework.experiments.papers.draw import csv, points
 
 mpl.use("Agg")
@@ -19,7 +19,7 @@ mpl.use("Agg")
 def test_lines_have_their_bands_and_names():
     runs = [fake({"step": [0, 5], "y": [1.0, last]}) for last in (2.0, 3.0, 4.0)]
     figure, (left, right) = plt.subplots(1, 2)
-    line_and_band(left, at_readings(runs, "y", "step", slice(0, 2)), label="GWG-1")
+    line_and_band(left, means_by_reading(runs, "y", "step", slice(0, 2)), label="GWG-1")
     left.set_title("one")
     right.plot([1, 2], [3, 4], label="_a bound")  # not in the legend
     right.plot([7], [8])  # has no name

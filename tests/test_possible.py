@@ -22,7 +22,7 @@ from latticework.sampling.possible import (
     constraints_of,
     luby,
 )
-from latticework.sampling.starts import possible, uniform
+from latticework.sampling.starts import draw_possible, uniform
 
 NOT = -np.inf
 NEVER_RISES = [[0, NOT], [0, 0]]  # a 0 is followed by a 0
@@ -127,10 +127,10 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_starts_have_positive_probability(name):
     model = MODELS[name]
-    x = possible(model, 6, rng())
+    x = draw_possible(model, 6, rng())
     model.domain.check(x)
     assert model.log_prob(x).isfinite().all()
-    assert torch.equal(x, possible(model, 6, rng()))
+    assert torch.equal(x, draw_possible(model, 6, rng()))
     if "ends known" not in name:  # which has one state
         assert len(x.unique(dim=0)) > 1
 
@@ -148,9 +148,9 @@ def test_chains_start_by_themselves(name):
 
 def test_the_starts_of_many_chains_are_diverse():
     """Chain i of the 21 states of a chain of 20 sites is in each of them at some time."""
-    x = possible(of_chain(20), 400, rng())
+    x = draw_possible(of_chain(20), 400, rng())
     assert len(x.unique(dim=0)) > 10
-    colours = possible(Factors([(edge, differ(3)) for edge in grid(12)]), 200, rng())
+    colours = draw_possible(Factors([(edge, differ(3)) for edge in grid(12)]), 200, rng())
     mean = colours.mean(0)
     assert ((mean - 1 / 3).abs() < 5 * np.sqrt(2 / 9 / 200)).all()
 
@@ -160,13 +160,13 @@ def test_chains_with_evidence_of_their_own_start():
     known = torch.full((3, 16), torch.nan)
     known[:, 8:] = torch.tensor([[0, 0, 1, 1, 1, 0, 0, 1], [0] * 8, [1, 1, 0, 0, 1, 1, 0, 0]])
     conditioned = model.given(known)
-    x = possible(conditioned, 3, rng())
+    x = draw_possible(conditioned, 3, rng())
     assert conditioned.log_prob(x).isfinite().all()
     found = lw.sample(conditioned, "gibbs", steps=5, diagnose=False)
     assert found.log_prob.isfinite().all()
     known[1, 8:] = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1])  # a hidden state stays two steps at least
     with pytest.raises(NoStateError, match="given the known values of chain 1"):
-        possible(model.given(known), 3, rng())
+        draw_possible(model.given(known), 3, rng())
 
 
 # The search, against enumeration.
@@ -219,11 +219,11 @@ def test_a_search_ends(monkeypatch):
     pigeons = Factors([((i, j), differ(7)) for i in range(8) for j in range(i)])
     monkeypatch.setattr(lw.sampling.possible, "MAX_FAILURES", 200)
     with pytest.raises(ValueError, match=r"no state was found in \d+ failures.*x=states"):
-        possible(pigeons, 2, rng())
+        draw_possible(pigeons, 2, rng())
     monkeypatch.undo()
     monkeypatch.setattr(lw.sampling.possible, "FAILURES_OF_A_RESTART", 10_000)
     with pytest.raises(NoStateError, match="no state of this Factors has positive probability"):
-        possible(pigeons, 2, rng())
+        draw_possible(pigeons, 2, rng())
 
 
 # Evidence that leaves nothing.
@@ -314,7 +314,7 @@ FUNCTIONS = {
 def test_functions_are_searched(name):
     function, domain = FUNCTIONS[name]
     model = lw.Function(function, domain)
-    x = possible(model, 4, rng())
+    x = draw_possible(model, 4, rng())
     domain.check(x)
     assert model.log_prob(x).isfinite().all()
     assert len(x.unique(dim=0)) > 1
@@ -337,7 +337,7 @@ def test_states_that_uniform_draws_find_are_as_before():
     """Their random numbers do not change, and the search draws none."""
     model = of_chain(4)
     first = rng()
-    x = possible(model, 5, first)
+    x = draw_possible(model, 5, first)
     second = rng()
     y = model.domain.uniform(5, second)
     while (bad := model.log_prob(y) == -torch.inf).any():

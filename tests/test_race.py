@@ -12,18 +12,18 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.experiments.records.record import opened
+from latticework.experiments.records.record import open_record
 from latticework.sampling import starts
 from latticework.sampling.evaluations import evaluations_of_step
 from latticework.sampling.tuning import course
 from latticework.sampling.tuning import race as contests
 from latticework.sampling.tuning.course import (
     Allowance,
-    Course,
-    fitted,
+    TuningSetup,
+    fit_blocks,
     quality,
 )
-from latticework.sampling.tuning.race import BIASED, Entrant, Lap, Race, ranked
+from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, ranked
 from latticework.scripts import race, trace
 
 FILE = """
@@ -97,7 +97,7 @@ def test_a_race_on_a_target(file, tmp_path, capsys):
     assert (ranks["ess_per_evaluation_low"] <= ranks["ess_per_evaluation"]).all()
     assert (ranks["ess_per_evaluation"] <= ranks["ess_per_evaluation_high"]).all()
     assert ranks["ess_per_evaluation"].between(1e-6, 2).all()
-    spent = opened(folder).metrics.groupby("sampler")["spent"].sum()
+    spent = open_record(folder).metrics.groupby("sampler")["spent"].sum()
     assert (spent <= 4 * budget / 2).all()  # half of the budget, for each of 4 chains
     assert (spent > 0.9 * 4 * budget / 2).all()
     assert "table, figure and records:" in page
@@ -135,7 +135,7 @@ def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, 
     assert "No sampler has a rank, because they disagree about the target" in page
     assert "by dmala and" in page
     assert " differ too" in page
-    assert opened(folder).config["disagreements"]
+    assert open_record(folder).config["disagreements"]
     status, page, folder = asked(capsys, tmp_path, f"{file}:flat", *words, budget=4000)
     assert status == 0  # the control: without the needle
     assert "disagree" not in page
@@ -143,18 +143,18 @@ def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, 
 
 def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
-    started, drawn = [], Course.drawn
+    started, drawn = [], TuningSetup.drawn
 
     def noted(self, sampler, steps, seed, x=None):
         started.append(self.x if x is None else None)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(Course, "drawn", noted)
+    monkeypatch.setattr(TuningSetup, "drawn", noted)
     *_, folder = asked(capsys, tmp_path, *words, "--x", f"{file}:STARTS")
     given = [x for x in started if x is not None]
     assert len(given) == 5  # two trials, three seeds
     assert all(torch.equal(x, torch.ones(5, 6)) for x in given)
-    assert opened(folder).config["chains"] == 5
+    assert open_record(folder).config["chains"] == 5
     with pytest.raises(ValueError, match=r"x must have shape \[chains, 16\]"):
         race.main([f"{file}:flat", "--domain", "binary:16", "--x", f"{file}:STARTS"])
 
@@ -183,8 +183,8 @@ def test_a_race_is_repeatable_and_traced(file, tmp_path, capsys):
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "dmala")
     one, other = (asked(capsys, tmp_path, *words)[2] for _ in range(2))
     assert one != other
-    assert opened(one).config == opened(other).config
-    numbers = [opened(each).metrics.drop(columns="seconds") for each in (one, other)]
+    assert open_record(one).config == open_record(other).config
+    numbers = [open_record(each).metrics.drop(columns="seconds") for each in (one, other)]
     pd.testing.assert_frame_equal(*numbers)
     assert trace.main([str(one / "race.png")]) == 0
     (one / "metrics.csv").write_text("changed")
@@ -249,18 +249,18 @@ def test_mistakes_are_told(words, match, file, tmp_path):
 
 def test_samplers_of_one_class_with_other_settings_all_take_part():
     given = [lw.DMALA(0.1), lw.DMALA(0.5), "dmala", lw.DMALA(0.3)]
-    taken, left = contests.entered(given, lw.Lattice((2, 2), 0.1))
+    taken, left = contests.select_entrants(given, lw.Lattice((2, 2), 0.1))
     assert list(taken) == ["DMALA", "DMALA(step_size=0.5)", "dmala", "DMALA(step_size=0.3)"]
     assert not left
     with pytest.raises(ValueError, match=r"DMALA\(step_size=0.5\) is given twice"):
-        contests.entered([*given, lw.DMALA(0.5)], lw.Lattice((2, 2), 0.1))
+        contests.select_entrants([*given, lw.DMALA(0.5)], lw.Lattice((2, 2), 0.1))
 
 
 # Parts.
 
 
 def entrant(name, *rates, r_hat=1.0, sampler=lw.Gibbs()):  # noqa: B008 - it never changes
-    laps = [Lap(seed, 100, rate, 1.0, 10.0) for seed, rate in enumerate(rates)]
+    laps = [RaceRun(seed, 100, rate, 1.0, 10.0) for seed, rate in enumerate(rates)]
     return Entrant(name, sampler, {}, laps, r_hat)
 
 
@@ -288,13 +288,13 @@ def test_ranks_and_ties():
 
 
 def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
-    taken, drawn = [], Course.drawn
+    taken, drawn = [], TuningSetup.drawn
 
     def noted(self, sampler, steps, seed, x=None):
         taken.append(seed)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(Course, "drawn", noted)
+    monkeypatch.setattr(TuningSetup, "drawn", noted)
     model, seeds = lw.Function(lambda x: x.sum(-1), lw.Binary(4)), (3, 4, 5)
     contest = Race(model, Allowance(600, "evaluations"), 4, seeds, trials=2)
     contest.enter("dmala", lw.DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
@@ -464,8 +464,8 @@ def test_a_chain_that_never_moved_leaves_no_rank():
 
 
 def test_annealed_starts_are_made_once_and_charged(monkeypatch):
-    monkeypatch.setattr(starts, "RUNGS", 30)
-    made, annealed = [], starts.annealed
+    monkeypatch.setattr(starts, "ANNEALED_START_STEPS", 30)
+    made, annealed = [], starts.anneal_starts
     monkeypatch.setattr(contests, "annealed", lambda *words: made.append(1) or annealed(*words))
     model = lw.Function(lambda x: x @ torch.linspace(-1, 1, 4), lw.Binary(4))
     contest = Race(model, Allowance(800, "evaluations"), 4, range(3), 2, annealed=True)
@@ -477,7 +477,7 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
 
 
 def test_draws_are_evenly_spaced():
-    contest = Course(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, kept=10)
+    contest = TuningSetup(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, kept=10)
     stint = contest.drawn(lw.DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
@@ -486,7 +486,7 @@ def test_draws_are_evenly_spaced():
 def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     """The first two sites are equal in every chain's life; the third is free."""
     lock = torch.tensor([[0.0, 40, 0], [40, 0, 0], [0, 0, 0]])
-    contest = Course(lw.DenseIsing(lock), 8)
+    contest = TuningSetup(lw.DenseIsing(lock), 8)
     fields, rate = contest.tuned(
         "dmala", lw.DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
         [Allowance(1200, "evaluations")], 6, seed=1,
@@ -498,8 +498,8 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
 @pytest.mark.slow
 def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
     """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
-    monkeypatch.setattr(course, "KEPT", 400)
-    contest = Course(lw.Lattice((6,), 0.15, 0.3), 16, "compiled")
+    monkeypatch.setattr(course, "MAX_DRAWS", 400)
+    contest = TuningSetup(lw.Lattice((6,), 0.15, 0.3), 16, "compiled")
     rates = {
         (size, budget): contest.rate(lw.DMALA(size), [Allowance(budget, "evaluations")], 0)
         for size in (0.15, 0.4)
@@ -514,14 +514,14 @@ def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch
 def test_blocks_fit_the_target():
     space = {"sites": {"low": 2, "high": 16}}
     small = lw.Function(lambda x: x.flatten(1).sum(-1), lw.Binary(4))
-    sampler, found = fitted(lw.HammingBall(), space, small)
+    sampler, found = fit_blocks(lw.HammingBall(), space, small)
     assert (sampler.sites, found["sites"]) == (4, {"low": 2, "high": 4})
     many = lw.Function(lambda x: x.flatten(1).sum(-1), lw.Categorical(9, 5))
-    sampler, found = fitted(lw.Gibbs(), space, many)
+    sampler, found = fit_blocks(lw.Gibbs(), space, many)
     assert 5 ** found["sites"]["high"] <= 1024
     endless = lw.Function(lambda x: -x.square().sum(-1), lw.Integer(3))
-    assert fitted(lw.Gibbs(4), {}, endless)[0].sites == 3
-    assert fitted(lw.DMALA(0.4), {}, small) == (lw.DMALA(0.4), {})
+    assert fit_blocks(lw.Gibbs(4), {}, endless)[0].sites == 3
+    assert fit_blocks(lw.DMALA(0.4), {}, small) == (lw.DMALA(0.4), {})
 
 
 def test_budgets_are_read():

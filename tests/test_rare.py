@@ -14,7 +14,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models import chance
-from latticework.models.chance import LARGE, bernoulli, draw_categorical, happens
+from latticework.models.chance import LARGE, bernoulli, bernoulli_mask, draw_categorical
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
 from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
@@ -50,7 +50,7 @@ def grid(monkeypatch):
 def decisions(p):
     rng, log_odds = Generator(), math.log(p) - math.log1p(-p)
     return {
-        "happens": lambda x: happens(torch.full_like(x, p), rng),
+        "happens": lambda x: bernoulli_mask(torch.full_like(x, p), rng),
         "a rare 1": lambda x: bernoulli(torch.full_like(x, log_odds), rng),
         "a rare 0": lambda x: 1 - bernoulli(torch.full_like(x, -log_odds), rng),
     }

@@ -10,8 +10,8 @@ from torch import Generator
 
 import latticework as lw
 from latticework.samplers import rates
-from latticework.samplers.base import settled
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.base import all_done_on_cpu
+from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.rates import hidden_inputs
 from latticework.sampling.checking.guard import NoHostReads
 
@@ -51,7 +51,7 @@ def rated(engine="eager", visible=12, hidden=7):
 def chain(sampler, model, steps, chains=2, seed=5, x=None):
     """States and their bits along a chain: cloned, since a step may reuse the memory."""
     if model.weight.dtype == torch.float32:
-        sampler = twin_of(sampler, model)
+        sampler = find_compiled_kernel(sampler, model)
     if x is None:
         x = model.domain.uniform(chains, rng(4)).to(model.weight.dtype)
     state, generator = sampler.init(x, model), rng(seed)
@@ -110,7 +110,7 @@ def test_a_step_under_fast_weights_draws_from_the_moved_model(engine):
     model, replicas, sampler = lw.RatedRBM(4, 3), 30_000, lw.RatesFPCD(0.1)
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.normal_(generator=rng(6))
-    kernel = sampler if engine == "eager" else twin_of(sampler, model)
+    kernel = sampler if engine == "eager" else find_compiled_kernel(sampler, model)
     state = kernel.at(torch.tensor([1.0, 0, 1, 1]).expand(replicas, -1).contiguous(), model)
     moved = lw.RBM(4, 3)
     for target, own, fast in zip(moved.parameters(), model.parameters(), state[2:], strict=True):
@@ -216,8 +216,8 @@ def test_herding_ends_in_a_local_maximum():
 def test_compiled_herding_is_the_eager_chain(bound, monkeypatch):
     """Which stops at its fixed point, and counts the chains that do not reach it."""
     model, sampler, counted = rated("compiled", 40, 30), lw.RatesHerding(0.3, sweeps=bound), []
-    monkeypatch.setattr(rates, "settled", lambda done: counted.append(1) or settled(done))
-    twin, x = twin_of(sampler, model), model.domain.uniform(8, rng(4))
+    monkeypatch.setattr(rates, "settled", lambda done: counted.append(1) or all_done_on_cpu(done))
+    twin, x = find_compiled_kernel(sampler, model), model.domain.uniform(8, rng(4))
     state, eager, unsettled = twin.init(x, model), sampler.init(x.clone(), model), 0
     for _ in range(60):
         state, info = twin.step(state, model, rng())
@@ -232,9 +232,11 @@ def test_compiled_herding_is_the_eager_chain(bound, monkeypatch):
 
 
 def test_what_has_settled_is_read_on_the_cpu_alone():
-    assert settled(torch.ones(2, dtype=torch.bool))
-    assert not settled(torch.tensor([True, False]))
-    assert not settled(torch.ones(2, dtype=torch.bool, device="meta"))  # reading it would raise
+    assert all_done_on_cpu(torch.ones(2, dtype=torch.bool))
+    assert not all_done_on_cpu(torch.tensor([True, False]))
+    assert not all_done_on_cpu(
+        torch.ones(2, dtype=torch.bool, device="meta")
+    )  # reading it would raise
 
 
 # The rules of a step.
@@ -252,11 +254,13 @@ def test_rules(sampler, engine, monkeypatch):
     if not isinstance(sampler, lw.RatesHerding):  # which draws nothing; its chains fall into step
         assert not torch.equal(one.weight, other.weight)
         assert not torch.equal(one.weight[0], one.weight[1])
-    kernel = sampler if engine == "eager" else twin_of(sampler, model)
+    kernel = sampler if engine == "eager" else find_compiled_kernel(sampler, model)
     assert torch.equal(kernel.refresh(one, model).weight, one.weight)  # which are kept
     if engine == "eager":
         state = sampler.init(x, model)
-        monkeypatch.setattr(rates, "settled", lambda done: settled(done.to("meta")))  # no CPU
+        monkeypatch.setattr(
+            rates, "settled", lambda done: all_done_on_cpu(done.to("meta"))
+        )  # no CPU
         with NoHostReads():
             sampler.step(state, model, rng())
 
@@ -264,7 +268,7 @@ def test_rules(sampler, engine, monkeypatch):
 @pytest.mark.slow
 def test_states_without_energies_stay_and_are_counted():
     model = rated("compiled")
-    twin = twin_of(lw.RatesFPCD(0.1), model)
+    twin = find_compiled_kernel(lw.RatesFPCD(0.1), model)
     state = twin.init(model.domain.uniform(5, rng(4)), model)
     x = state.x.clone()
     model.weight[0, 2] = torch.nan
@@ -280,6 +284,6 @@ def test_other_models_are_refused():
             sampler.init(torch.zeros(1, 4), lw.Lattice((2, 2), 0.1))
     for sampler in RATED:
         for model in (lw.RBM(4, 2), lw.RatedRBM(4, 2)):
-            for kernel in (sampler, twin_of(sampler, model)):
+            for kernel in (sampler, find_compiled_kernel(sampler, model)):
                 with pytest.raises(lw.UnsupportedModelError, match="rates of its training data"):
                     kernel.init(torch.zeros(1, 4), model)

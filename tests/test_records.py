@@ -19,10 +19,10 @@ from omegaconf import OmegaConf
 import latticework.experiments.finish
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
-from latticework.experiments.records.record import Budget, load, load_all
+from latticework.experiments.records.record import Budget, load_all, load_record
 from latticework.experiments.runs import machine
-from latticework.experiments.runs.machine import inputs, replaced
-from latticework.experiments.runs.recording import _replaceable
+from latticework.experiments.runs.machine import changed_inputs, input_checksums
+from latticework.experiments.runs.recording import _substitute_is_outdated
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.sweeps import Sweep
 from latticework.models.rbm import RBM
@@ -147,8 +147,8 @@ def test_force_runs_it_again_and_keeps_the_old_record(outputs):
     assert "mark" not in only(outputs).document
     assert numbers(only(outputs)) == before  # the same command, the same numbers
     (aside,) = superseded(outputs)
-    assert load(aside).document["mark"] == "old"
-    assert numbers(load(aside)) == before
+    assert load_record(aside).document["mark"] == "old"
+    assert numbers(load_record(aside)) == before
 
 
 def test_experiments_of_one_name_leave_one_anothers_records(tmp_path):
@@ -345,25 +345,25 @@ def test_a_record_of_substitutes_gives_way_where_the_real_has_arrived(there, sub
     arriving = {"_target_": "test_records.Arriving", "there": there, "download": True}
     config = OmegaConf.create({"data": arriving})
     earlier = {"data": {"substitute": substitute, "variant": "digits"}}
-    assert _replaceable(earlier, config) == (substitute and there)
+    assert _substitute_is_outdated(earlier, config) == (substitute and there)
     config = OmegaConf.create({"data": None, "model": {"language": arriving}})
     used = {"asked": "bert", "used": "mini_bert", "substitute": substitute}
-    assert _replaceable({"language": used}, config) == (substitute and there)
+    assert _substitute_is_outdated({"language": used}, config) == (substitute and there)
     assert ("mini_bert in place of bert" in caplog.text) == (substitute and not there)
 
 
 def test_a_folder_with_a_model_that_was_replaced_is_noticed(tmp_path):
     config = {"model": {"language": {"checkpoint": str(tmp_path / "bert")}, "checkpoint": 300}}
-    assert inputs(config) == {}  # a name on the hub
+    assert input_checksums(config) == {}  # a name on the hub
     (tmp_path / "bert" / ".cache").mkdir(parents=True)
     for name in ("vocab.txt", "model.safetensors"):
         (tmp_path / "bert" / name).write_text(name)
-    earlier = {"inputs": inputs(config)}
+    earlier = {"inputs": input_checksums(config)}
     assert list(earlier["inputs"]) == ["model.language.checkpoint"]
     (tmp_path / "bert" / ".lock").write_text("hidden")
-    assert replaced(earlier, config) == ""
+    assert changed_inputs(earlier, config) == ""
     (tmp_path / "bert" / "model.safetensors").write_text("trained further")
-    assert replaced(earlier, config) == "model.language.checkpoint"
+    assert changed_inputs(earlier, config) == "model.language.checkpoint"
 
 
 # Chance.

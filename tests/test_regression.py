@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from latticework.data.splits import repeated, split
-from latticework.data.tables import bundled
+from latticework.data.tables import sklearn_table
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.regression import (
@@ -26,7 +26,7 @@ SETTINGS = {"burn_in": 20, "start": uniform, "points": 5}
 
 
 def table(binary=True):
-    content, name = bundled(binary)
+    content, name = sklearn_table(binary)
     features = content.features.to_numpy(np.float64)
     return split(features, content.targets, tuple(content.features), name, seed=0, limit=150)
 

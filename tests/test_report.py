@@ -28,21 +28,21 @@ from latticework.experiments.papers.docs_pages import TABLES, results_pages, ste
 from latticework.experiments.papers.draw import make_all, markdown
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import Holding, holding
+from latticework.experiments.papers.inventory import ExperimentStatus, load_status
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.papers.page import html, write
-from latticework.experiments.papers.view import Report, gather
-from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.numbers import Estimate, duration, number
+from latticework.experiments.papers.view import Report, build_report
+from latticework.experiments.records.identity import strip_digest
+from latticework.experiments.records.numbers import Estimate, duration, format_estimate
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import (
     CONF,
-    also,
-    asked,
     compose_settings,
-    declared,
-    kind,
+    declared_sweep,
+    extra_override_sets,
+    overrides_without_seeds_or_variants,
     stored_settings,
+    sweep_of_command,
 )
 from latticework.scripts.reproduce import commands
 
@@ -71,7 +71,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(outputs: Path) -> Report:
     """Its figures are kept where the command looks for them."""
-    return gather(outputs, bundles=NOWHERE, keep=outputs / "report" / "kept")
+    return build_report(outputs, bundles=NOWHERE, keep=outputs / "report" / "kept")
 
 
 def section(made: Report, name: str) -> view.Section:
@@ -96,7 +96,7 @@ def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
     assert exhibit.paper in KNOWN.papers
     files = []
     for experiment, names in exhibit.of.items():
-        config = declared(experiment, "paper").config
+        config = declared_sweep(experiment, "paper").config
         assert {*config.figures, *config.tables}, f"{experiment} draws nothing"
         assert set(names or ()) <= {*config.figures, *config.tables}
         there = [(k, n) for k in ("figures", "tables") for n, how in config[k].items() if how]
@@ -151,32 +151,39 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys):
 def test_the_runs_that_are_declared_are_those_that_a_sweep_makes(outputs):
     for experiment in ("rates_sec3", "stochastic_proposal"):
         folders = [file.parent.name for file in (outputs / experiment).rglob("run.json")]
-        assert set(declared(experiment, "smoke").runs) == set(map(without_digits, folders))
-    assert "sampler=gwg4,seed=4" in declared("ising_sampling", "paper").runs
-    assert len(declared("ising_sampling", "paper").runs) == 45
-    sweep = declared("rates_cost", "paper")
-    assert len(sweep.runs) == 2 * len(asked(sweep.config).runs)  # with `also`
+        assert set(declared_sweep(experiment, "smoke").runs) == set(map(strip_digest, folders))
+    assert "sampler=gwg4,seed=4" in declared_sweep("ising_sampling", "paper").runs
+    assert len(declared_sweep("ising_sampling", "paper").runs) == 45
+    sweep = declared_sweep("rates_cost", "paper")
+    assert len(sweep.runs) == 2 * len(sweep_of_command(sweep.config).runs)  # with `also`
 
 
 @pytest.mark.slow
 def test_the_entries_of_also_are_swept_as_their_command_sweeps_them():
     """`declared` composes none of them."""
-    every = [(name, words) for name in documented.names("experiment") for words in also(name)]
+    every = [
+        (name, words)
+        for name in documented.names("experiment")
+        for words in extra_override_sets(name)
+    ]
     assert len(every) > 20
     for experiment, words in every:
         config = documented.composed(f"experiment={experiment}", "scale=smoke", *words)
-        runs = asked(config, words).overrides
-        assert runs.items() <= declared(experiment, "smoke").overrides.items(), (experiment, words)
+        runs = sweep_of_command(config, words).overrides
+        assert runs.items() <= declared_sweep(experiment, "smoke").overrides.items(), (
+            experiment,
+            words,
+        )
 
 
 @pytest.mark.slow
 def test_failed_stopped_and_missing_runs_are_distinguished(outputs, report):
-    held = holding("ising_sampling", "smoke", outputs, bundles=NOWHERE)
+    held = load_status("ising_sampling", "smoke", outputs, bundles=NOWHERE)
     assert len(held.records) == 2
     assert held.failed == {"sampler=gwg,seed=0": "ValueError: too <large>"}
     assert held.stopped == ["sampler=dula,seed=0"]
     assert len(held.missing) == len(held.runs) - 2
-    assert holding("ising_sampling", "quick", outputs, bundles=NOWHERE) is None
+    assert load_status("ising_sampling", "quick", outputs, bundles=NOWHERE) is None
     assert section(report, "fig3").state == "in part"
     part, *_ = section(report, "fig3").parts
     assert part.command == "python run.py experiment=ising_sampling scale=smoke"
@@ -194,7 +201,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     assert command_line(*PART, "sampler=dula", "seed=17", outputs=tmp_path) == 0
     other = ("sampler=dula", "seed=0", "sampler.step_size=0.9")
     assert command_line(*PART, *other, outputs=tmp_path) == 0
-    held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
+    held = load_status("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
     assert [record.config["seed"] for record in held.records] == [17]
     assert [record.config["sampler"]["step_size"] for record in held.others] == [0.9]
     assert [(pool.basis, pool.decides) for pool in held.pools()] == [
@@ -211,7 +218,7 @@ def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
     for copied in (False, True):
         if copied:
             shutil.copytree(path, path.with_name("sampler.step_size=0.40,sampler=dmala,seed=0"))
-        held = holding("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
+        held = load_status("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
         assert [record.path for record in held.records] == [path]
         assert not held.others
         assert set(held.runs) - set(held.missing) == {"sampler=dmala,seed=0"}
@@ -222,14 +229,16 @@ def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     words = ("sampler=dula", "sampler.step_size=0.2,0.9", "seed=0")  # 0.2 is tuned
     assert command_line(*PART, "sampler=dula", outputs=tmp_path) == 0
     assert command_line(*PART, *words, outputs=tmp_path) == 0
-    sweep = declared("ising_sampling", "smoke")
-    found = asked(sweep.config, words).found(load_all(tmp_path))
+    sweep = declared_sweep("ising_sampling", "smoke")
+    found = sweep_of_command(sweep.config, words).found(load_all(tmp_path))
     assert [r.config["sampler"]["step_size"] for r in found] == [0.2, 0.9]
     assert [sweep.stands_for(record) for record in found] == [{"sampler=dula,seed=0"}, None]
-    assert asked(sweep.config, ["sampler.step_size=interval(0,1)"]).runs == ()  # a search's
-    assert asked(sweep.config, ["sampler.step_size=0.30,.3,3e-1", "sampler=dula"]).runs == (
-        "sampler.step_size=0.3,sampler=dula,seed=0",
-    )
+    assert (
+        sweep_of_command(sweep.config, ["sampler.step_size=interval(0,1)"]).runs == ()
+    )  # a search's
+    assert sweep_of_command(
+        sweep.config, ["sampler.step_size=0.30,.3,3e-1", "sampler=dula"]
+    ).runs == ("sampler.step_size=0.3,sampler=dula,seed=0",)
 
 
 def stands_for(sweep, record, *words, **changes):
@@ -246,7 +255,7 @@ def stands_for(sweep, record, *words, **changes):
 
 
 def test_a_run_that_names_no_seed_has_the_default_one():
-    sweep = declared("ising_sampling", "paper")
+    sweep = declared_sweep("ising_sampling", "paper")
     (record,) = [
         record for record in load_all(BUNDLES / "ising_sampling.zip")
         if record.choices["sampler"] == "dula" and record.config["seed"] == 0
@@ -266,7 +275,7 @@ def changed(value):
 @pytest.mark.parametrize("bundle", sorted(file.stem for file in BUNDLES.glob("*.zip")))
 def test_a_record_of_before_a_default_was_changed_decides_nothing(bundle):
     """Each number of its parts in turn is what a default was before; its words are those of now."""
-    sweep = declared(bundle, "paper")
+    sweep = declared_sweep(bundle, "paper")
     records = load_all(BUNDLES / f"{bundle}.zip")
     mine, _ = sweep.divided(records)
     assert mine
@@ -290,14 +299,17 @@ def test_the_stored_settings_are_those_of_the_files_in_conf():
         assert compose_settings(tuple(words.split(" "))) == stored[words]
     names = [name for name in catalogue().experiments() if (BUNDLES / f"{name}.zip").is_file()]
     for name in names:
-        for words in declared(name, "paper").spellings():
+        for words in declared_sweep(name, "paper").spellings():
             assert " ".join(words) in stored
 
 
 def test_variants_of_data_count_under_their_own_names():
-    sweep = declared("bnn", "paper")
-    assert kind(["data=news_partial", "sampler=dula", "seed=4"]) in sweep.kinds
-    assert kind(["data=another", "sampler=dula"]) not in sweep.kinds
+    sweep = declared_sweep("bnn", "paper")
+    assert (
+        overrides_without_seeds_or_variants(["data=news_partial", "sampler=dula", "seed=4"])
+        in sweep.kinds
+    )
+    assert overrides_without_seeds_or_variants(["data=another", "sampler=dula"]) not in sweep.kinds
     assert not any("news_partial" in run for run in sweep.runs)  # none of them is owed
 
 
@@ -307,13 +319,13 @@ def test_records_at_the_papers_scale_decide_and_substitute_data_never(outputs, r
         Verdict.OPEN, Verdict.HOLDS, "smoke",
     )  # fmt: skip
     folder = at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path)
-    made = section(gather(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
+    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
     assert (made.state, made.entries[0].verdict) == ("complete", Verdict.HOLDS)
     for file in folder.glob("*/run.json"):
         document = json.loads(file.read_text())
         document["data"] = {"variant": "digits", "substitute": True}
         file.write_text(json.dumps(document))
-    made = section(gather(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
+    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
     assert (made.state, made.entries[0].verdict) == ("substitutes", Verdict.OPEN)
     assert dict(made.parts[0].facts)["Data"] == "digits — SUBSTITUTE"
 
@@ -323,7 +335,7 @@ def test_records_of_earlier_settings_are_labelled(outputs):
 
     def labels(setting):
         known = replace(KNOWN, settings={"rates_sec3": setting} if setting else {})
-        made = gather(outputs, bundles=NOWHERE, known=known, drawing=False)
+        made = build_report(outputs, bundles=NOWHERE, known=known, drawing=False)
         parts = section(made, "rates-sec3").parts
         return [text for part in parts for text in part.problems if "outdated" in text]
 
@@ -365,7 +377,7 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, 
 @pytest.mark.parametrize("bundles", [NOWHERE, ROOT], ids=["installed", "checkout"])
 def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatch, capsys):
     """Those of the claims of the papers, without our readings."""
-    made = gather(tmp_path, bundles=bundles, drawing=False)
+    made = build_report(tmp_path, bundles=bundles, drawing=False)
     verdicts = [Verdict.HOLDS, Verdict.FAILS, *[Verdict.OPEN] * 2] * len(made.entries)
     entries = [
         replace(entry, verdict=verdict)
@@ -383,7 +395,7 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
 
 
 def test_a_report_of_nothing_names_every_command(tmp_path):
-    made = gather(tmp_path, bundles=NOWHERE)
+    made = build_report(tmp_path, bundles=NOWHERE)
     assert made.own["not run"] == len([e for e in made.entries if not e.claim.ours])
     _, file = write(made, tmp_path / "report")
     text = file.read_text()  # an installed package has no folder of bundles
@@ -408,7 +420,7 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
 
     def made():
         drawn.clear()
-        report = gather(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
+        report = build_report(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
         pictures = [p for s in report.sections for part in s.parts for p in part.drawn.pictures]
         return sorted(drawn), {picture.name: picture.texts.get(".csv") for picture in pictures}
 
@@ -421,7 +433,7 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
     names, curves = made()
     assert names == ["ising_sampling"]
     assert curves["fig3"] != first[1]["fig3"]
-    monkeypatch.setattr(inventory, "drawing", lambda: "other code")
+    monkeypatch.setattr(inventory, "hash_drawing_code", lambda: "other code")
     assert made()[0] == every
 
 
@@ -483,7 +495,7 @@ def test_kept_figures_are_files_that_come_back_as_they_were(tmp_path):
 def test_the_report_keeps_images_and_text_and_no_pickles(outputs, tmp_path):
     shutil.copytree(outputs / "rates_sec3", tmp_path / "outputs" / "rates_sec3")
     for _ in range(2):
-        gather(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
+        build_report(tmp_path / "outputs", bundles=NOWHERE, keep=tmp_path / "kept")
     kinds = {file.suffix for file in (tmp_path / "kept").rglob("*") if file.is_file()}
     assert kinds == {".png", ".svg", ".csv", ".json"}
 
@@ -493,9 +505,9 @@ def test_the_stamp_changes_with_a_file_of_the_code(tmp_path, monkeypatch):
     stamps = []
     for text in ("a = 1", "a = 2", "a = 1"):
         (tmp_path / "some.py").write_text(text)
-        inventory.drawing.cache_clear()
-        stamps.append(inventory.stamp([]))
-    inventory.drawing.cache_clear()
+        inventory.hash_drawing_code.cache_clear()
+        stamps.append(inventory.hash_records([]))
+    inventory.hash_drawing_code.cache_clear()
     assert stamps[0] == stamps[2] != stamps[1]
 
 
@@ -511,7 +523,7 @@ def test_the_stamp_changes_with_a_file_of_the_code(tmp_path, monkeypatch):
     ],
 )
 def test_numbers_have_as_many_digits_as_make_sense(value, text):
-    assert number(value) == text
+    assert format_estimate(value) == text
 
 
 def test_durations_and_successive_seeds():
@@ -530,9 +542,9 @@ def test_durations_and_successive_seeds():
 
 def test_a_block_of_a_page_is_replaced_and_nothing_else():
     text = "a\n<!-- times -->\nold\n<!-- /times -->\nb\n"
-    assert docs_pages.replaced(text, "times", "new") == text.replace("old", "\nnew\n")
+    assert docs_pages.replace_block(text, "times", "new") == text.replace("old", "\nnew\n")
     with pytest.raises(ValueError, match="no block <!-- ledger -->"):
-        docs_pages.replaced(text, "ledger", "new")
+        docs_pages.replace_block(text, "ledger", "new")
 
 
 def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
@@ -564,7 +576,7 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
 
     def time(records, there, gpu=False, **noted):
         parts = "ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, records
-        return docs_pages.time_of(Holding(*parts, done=frozenset(there)), noted, gpu=gpu)
+        return docs_pages.time_of(ExperimentStatus(*parts, done=frozenset(there)), noted, gpu=gpu)
 
     assert time(done, runs[:2]) == "8 min, extrapolated from 4 runs"  # two of other seeds
     assert time(done[:2], runs[:2]) == "8 min, extrapolated from 2 runs"
@@ -599,8 +611,10 @@ def test_numbers_of_one_name_name_their_experiments(tmp_path):
 def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tmp_path):
     """In this order: what is not the paper's, the numbers beside the paper's, the rest."""
     exhibit = replace(KNOWN["table1"], of={"ais_small": ["table1_beside", "table1"]})
-    held = Holding("ais_small", "paper", declared("ais_small", "paper").config, "outputs", (), [])
-    part = view.Part("ais_small", "its command", held, view.Drawn(), [], [])
+    held = ExperimentStatus(
+        "ais_small", "paper", declared_sweep("ais_small", "paper").config, "outputs", (), []
+    )
+    part = view.Part("ais_small", "its command", held, view.Drawings(), [], [])
     sections = [view.Section(exhibit, [], [part], [], "complete")]
     for name in ("table1", "table1_beside"):
         (tmp_path / TABLES).mkdir(exist_ok=True)

@@ -16,8 +16,8 @@ from torch import Generator, Tensor
 
 import latticework as lw
 from latticework.samplers.compiled import blocks, gwg_several, langevin_pair, langevin_potts, rbm
-from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.twin import NoCompiledKernelError
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 
@@ -149,7 +149,7 @@ def advance(sampler, model, x, steps: int, seed: int) -> tuple:
 def compared(sampler: lw.Sampler, name: str, steps: int, x: Tensor | None = None) -> tuple:
     """The largest z-score of means over all chains, or over those of each start; the last state."""
     model, rng, results = MODELS[name], Generator().manual_seed(0), []
-    for kind, seed in ((sampler, 1), (twin_of(sampler, model), 2)):
+    for kind, seed in ((sampler, 1), (find_compiled_kernel(sampler, model), 2)):
         begin = model.domain.uniform(CHAINS, rng) if x is None else x.repeat_interleave(REPLICAS, 0)
         with torch.no_grad():
             state, (accept, changed, _) = advance(kind, model, begin, steps, seed)
@@ -170,7 +170,7 @@ def test_many_steps_have_the_law_of_the_eager_sampler(sampler, name, steps):
     """And what a kernel remembers is that of its state."""
     z, state = compared(sampler, name, steps)
     assert z < 5
-    fresh = twin_of(sampler, MODELS[name]).at(state.x, MODELS[name])
+    fresh = find_compiled_kernel(sampler, MODELS[name]).at(state.x, MODELS[name])
     fields = {"memory"} if name == "rbm" else set(state._fields) - MEMORY - {"order", "place"}
     for field in fields & set(state._fields):  # an RBM's other values may be computed when due
         kept, computed = (flat([getattr(s, field)]) for s in (state, fresh))
@@ -204,7 +204,7 @@ def test_rows_and_matrix_product_agree(sampler, name, module, switch, monkeypatc
     x = model.domain.uniform(20, Generator().manual_seed(2))
     for value in switch[1:]:
         monkeypatch.setattr(module, switch[0], value)
-        found.append(advance(twin_of(sampler, model), model, x, 20, 1))
+        found.append(advance(find_compiled_kernel(sampler, model), model, x, 20, 1))
     (one, sums), (other, others) = found
     assert torch.equal(one.x, other.x)
     assert sums[1].any()
@@ -250,8 +250,8 @@ def test_unknown_energies_are_never_drawn_and_are_counted(sampler, kind):
     """With an acceptance test, every proposal is rejected."""
     model = unknown(kind)
     try:
-        twin = twin_of(sampler, model)
-    except NoTwinError:
+        twin = find_compiled_kernel(sampler, model)
+    except NoCompiledKernelError:
         pytest.skip("no compiled kernel")
     x, potts = model.domain.uniform(100, Generator().manual_seed(0)), "potts" in kind
     if potts:

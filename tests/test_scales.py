@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import checked
+from latticework.experiments.runs.configuration import validate_config
 from latticework.experiments.runs.errors import ConfigurationError
 
 configuration.register()
@@ -47,7 +47,7 @@ def test_no_task_is_left_out():
 @pytest.mark.parametrize("task", TASKS)
 def test_a_smoke_run_without_an_experiment_is_small(task):
     words = (f"task={task}", "scale=smoke", *TASKS[task])
-    document = checked(composed(*words))
+    document = validate_config(composed(*words))
     settings = document["task"] | document["task"].get("budget", {})
     work = {key: settings[key] for key in WORK & set(settings)}
     assert all(value is not None and value <= LARGEST for value in work.values()), work
@@ -65,10 +65,12 @@ MINE = ("+scales.mine={chains: 4, steps: 20, every: 10}", "scale=mine")
 )
 def test_a_scale_of_ones_own_gives_every_number_itself(words, message):
     with pytest.raises(ConfigurationError, match=message) as error:
-        checked(composed(*MINE, *words))
+        validate_config(composed(*MINE, *words))
     assert "raised while resolving" not in str(error.value)
     given = "+scales.mine={cd: 1, epochs: 1}"
-    assert checked(composed(*MINE, given, "pretrain=cd"))["budget"]["chains"] == 4  # control
+    assert (
+        validate_config(composed(*MINE, given, "pretrain=cd"))["budget"]["chains"] == 4
+    )  # control
 
 
 def test_a_number_may_depend_on_a_choice():

@@ -14,7 +14,7 @@ from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.checks import PROBES, check_start
-from latticework.samplers.compiled.choose import twin_of
+from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
@@ -206,13 +206,13 @@ def test_a_form_of_another_target_is_refused(kind):
     """Compiled kernels read the form."""
     model = copy.deepcopy(TARGETS[kind].model if kind != "rbm" else RBM(7, 5))
     sampler, x = Gibbs() if "potts" not in kind else DMALA(0.5), states(model)
-    twin_of(sampler, model).init(x, model)  # control
+    find_compiled_kernel(sampler, model).init(x, model)  # control
     other, bias = copy.deepcopy(model), "visible_bias" if kind == "rbm" else "bias"
     steps = torch.arange(getattr(other, bias).numel()).view_as(getattr(other, bias))
     getattr(other, bias).add_(steps)
     model.form = other.form
     with pytest.raises(ValueError, match="form of .* disagrees with its log_prob"):
-        twin_of(sampler, model).init(x, model)
+        find_compiled_kernel(sampler, model).init(x, model)
 
 
 # The price.

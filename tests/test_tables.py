@@ -10,7 +10,7 @@ from fakes import fake
 
 from latticework.experiments.figures import bnn
 from latticework.experiments.papers.draw import write_table
-from latticework.experiments.records.numbers import Estimate, estimate, published
+from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
 
 
 def test_an_estimate_is_a_mean_with_the_spread_between_runs():
@@ -51,11 +51,15 @@ def test_a_table_is_written_for_programs_and_for_readers(tmp_path):
 
 
 def test_published_numbers_have_one_home():
-    assert published("table2", "train_log_likelihood", "compas", "dmala") == (-0.3394, 0.0016, None)
-    assert published("table1", "omniglot", "vae") == (-97.65, None, None)
-    assert published("table1", "omniglot", "a sampler of our own") is None
+    assert published_estimate("table2", "train_log_likelihood", "compas", "dmala") == (
+        -0.3394,
+        0.0016,
+        None,
+    )
+    assert published_estimate("table1", "omniglot", "vae") == (-97.65, None, None)
+    assert published_estimate("table1", "omniglot", "a sampler of our own") is None
     with pytest.raises(KeyError):
-        published("table9")
+        published_estimate("table9")
 
 
 def regression(rows, *, scale=100.0, normalise=None, **columns):

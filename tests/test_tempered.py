@@ -21,11 +21,11 @@ import latticework as lw
 from latticework.experiments.records.record import load_all
 from latticework.models.annealed import path_of
 from latticework.samplers.base import UnsupportedModelError, acceptance
-from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.twin import NoCompiledKernelError
 from latticework.samplers.fused import Fused
 from latticework.samplers.scale import with_scales
-from latticework.samplers.tempered import LADDERS, MAX_LEVELS, LadderState, evenly, learned
+from latticework.samplers.tempered import LADDERS, MAX_LEVELS, LadderState, evenly, learn_ladder
 from latticework.sampling import tempering
 from latticework.sampling.diagnostics import Convergence
 from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
@@ -198,7 +198,7 @@ def test_a_scale_for_each_chain_is_the_scale_of_that_chain(kernel):
 def test_the_acceptance_of_each_level_is_that_aimed_at(compiled):
     """Where a scale can reach it. One scale for all accepts more at low b."""
     model = lw.erdos_renyi(16, 4, 0.2)
-    kernel = partial(twin_of, model=model) if compiled else lambda sampler: sampler
+    kernel = partial(find_compiled_kernel, model=model) if compiled else lambda sampler: sampler
     shares = {}
     for goal in (None, 0.6):
         sampler = lw.Tempered(lw.DMALA(0.4), acceptance=goal, levels=5)
@@ -472,7 +472,7 @@ def test_the_number_of_learned_levels_is_bounded(monkeypatch):
     monkeypatch.setattr("latticework.samplers.tempered.MAX_LEVELS", 8)
     assert MAX_LEVELS > 100
     model = lw.Lattice((30,), 0.0, 3.0)
-    found = learned(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state
+    found = learn_ladder(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state
     assert found.level.shape == (7, LADDERS)
 
 
@@ -744,7 +744,7 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
 def test_compiled_kernels_keep_the_joint_law(kernel, name, steps, hot):
     scales = SCALES if kernel.scale else None
     sampler = lw.Tempered(kernel, schedule=[0.0, 0.4, 1.0], steps=steps, hot=hot, scales=scales)
-    assert joint_p(twin_of(sampler, TARGETS[name].model), name) > 1e-4
+    assert joint_p(find_compiled_kernel(sampler, TARGETS[name].model), name) > 1e-4
 
 
 def test_hot_levels_make_one_step():
@@ -752,7 +752,7 @@ def test_hot_levels_make_one_step():
     model, schedule = lw.Lattice((6,), 0.0), [0.25, 0.5, 0.75, 1.0]
     sampler = lw.Tempered(lw.MetropolisSweep(), schedule=schedule, steps=2, hot=0.5)
     x = torch.zeros(1000, 6)
-    twin = twin_of(sampler, model)
+    twin = find_compiled_kernel(sampler, model)
     state, _ = twin.step(twin.init(x, model), model, Generator())
     means = state.kernel.x.view(4, 1000, 6).mean((1, 2))
     expected = torch.tensor([7 / 8, 7 / 8, 7 / 32, 7 / 32])
@@ -776,8 +776,8 @@ def test_compiled_chains_tell_log_z_whatever_the_threads():
     [("rbm", None, "tempering runs eagerly"), ("dense_ising", [0.0] * 4, "log_odds are given")],
 )
 def test_these_ladders_are_eager(name, odds, match):
-    with pytest.raises(NoTwinError, match=match):
-        twin_of(lw.Tempered(lw.GWG(), log_odds=odds), TARGETS[name].model)
+    with pytest.raises(NoCompiledKernelError, match=match):
+        find_compiled_kernel(lw.Tempered(lw.GWG(), log_odds=odds), TARGETS[name].model)
 
 
 def test_a_run_notes_log_z(tmp_path):

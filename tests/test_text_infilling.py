@@ -6,7 +6,7 @@ import pytest
 from command import command_line
 from fakes import fake
 
-from latticework.experiments.figures.text import beside, marked, sentences, table3
+from latticework.experiments.figures.text import mark_words, paper_comparison, sentences, table3
 from latticework.experiments.records.record import load_all
 from latticework.experiments.tasks.text_infilling import perplexity, sentences_of
 
@@ -61,7 +61,7 @@ def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
     ours = frame[frame["model"] == "mini_bert, in place of bert-base-uncased"]
     assert ours["self-BLEU"].iloc[0].runs == 2
     assert "help topics" in ours["sentences"].iloc[0]
-    (row,) = beside(records).to_dict("records")
+    (row,) = paper_comparison(records).to_dict("records")
     assert row["self-BLEU"] == ours["self-BLEU"].iloc[0].text()  # a substitute: no paper's number
     folder = tmp_path / "text_infilling" / "smoke"
     page = (folder / "figures" / "fig6.html").read_text()
@@ -71,7 +71,7 @@ def test_the_record_says_what_stood_in_and_serves_table_and_pages(tmp_path):
 
 
 def test_words_are_marked_as_written_or_repeated():
-    first, second, third = marked(ENTRY, 3)
+    first, second, third = mark_words(ENTRY, 3)
     assert [(w.text, w.kind) for w in first] == [
         ("the", "given"), ("old", "repeated"), ("cat", "given"), ("sat", "given"),
         ("down", "written"), (".", "given"),
@@ -79,7 +79,7 @@ def test_words_are_marked_as_written_or_repeated():
     assert [w.text for w in second] == ["the", "old", "cat", "sats", "."]
     assert second[3].kind == "written"
     assert third[1].kind == "written"
-    assert [w.kind for w in marked(ENTRY, 1)[0]].count("repeated") == 0
+    assert [w.kind for w in mark_words(ENTRY, 1)[0]].count("repeated") == 0
 
 
 def test_each_sentence_stands_under_its_own_heading():

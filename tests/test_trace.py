@@ -7,8 +7,8 @@ import pytest
 from command import command_line
 from documented import ROOT
 
-from latticework.experiments.papers.draw import proof
-from latticework.experiments.records.identity import without_digits
+from latticework.experiments.papers.draw import provenance_json
+from latticework.experiments.records.identity import strip_digest
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.scripts import trace
 
@@ -91,7 +91,7 @@ def test_a_record_of_release_0_2_that_another_run_replaced_is_told(outputs, caps
     """Its name had no digits. The record that is found has them."""
     file = figure(outputs, ".json")
     document = json.loads(file.read_text())
-    document["records"] = {without_digits(k): v for k, v in document["records"].items()}
+    document["records"] = {strip_digest(k): v for k, v in document["records"].items()}
     file.write_text(json.dumps(document))
     assert asked(capsys, figure(outputs))[0] == 0  # the same record, renamed
     another_run(sorted(outputs.rglob("run.json"))[0].parent)
@@ -104,7 +104,7 @@ def test_a_figure_of_committed_records_names_their_bundle(tmp_path, capsys, monk
     status, page = asked(capsys, shown)
     assert (status, "ising_sampling.zip" in page) == (0, True)
     records = load_all(BUNDLES / "ising_sampling.zip")
-    found = json.loads(proof("fig3", "", records))["records"]
+    found = json.loads(provenance_json("fig3", "", records))["records"]
     assert found == json.loads(shown.with_suffix(".json").read_text())["records"]
     monkeypatch.setattr(trace, "BUNDLES", tmp_path)
     assert asked(capsys, shown)[0] == 1

@@ -13,8 +13,8 @@ import latticework as lw
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import fingerprint
-from latticework.experiments.tasks.target import RECIPES, random, stored, trained
+from latticework.experiments.runs.storage import hash_model
+from latticework.experiments.tasks.target import RECIPES, ensure_trained, random, stored
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {
@@ -56,10 +56,10 @@ def test_each_model_says_whether_it_is_meant_to_be_learned(name):
 def test_a_state_that_is_loaded_ends_it(make):
     model = make()
     assert model.untrained
-    state, mark = model.state_dict(), fingerprint(model)
+    state, mark = model.state_dict(), hash_model(model)
     model.load_state_dict(state)
     assert not model.untrained
-    assert fingerprint(model) == mark  # artifacts are found as before
+    assert hash_model(model) == mark  # artifacts are found as before
     assert not lw.Lattice((2, 3), 0.1).untrained
     assert lw.ResNet((2, 4), 2, 1).untrained
 
@@ -126,16 +126,16 @@ def test_a_model_that_was_trained_by_hand_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # of a command before
     run, model = Run(tmp_path), lw.RBM(6, 3)
     with pytest.raises(ConfigurationError, match="load a state .* pretrain=cd trains it"):
-        trained(model, None, run, None)
+        ensure_trained(model, None, run, None)
     mine = lw.Function(lambda x: x.sum(-1), lw.Binary(3))
     mine.untrained = True  # a class for which there is no recipe
     with pytest.raises(ConfigurationError, match=r"\(load_state_dict\)$"):
-        trained(mine, None, run, None)
-    assert trained(model, None, run, random) is model
+        ensure_trained(mine, None, run, None)
+    assert ensure_trained(model, None, run, random) is model
     assert run.notes["untrained"]
     other = lw.RBM(6, 3)
     other.load_state_dict(model.state_dict())
-    assert trained(other, None, run, None) is other
+    assert ensure_trained(other, None, run, None) is other
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
@@ -147,7 +147,7 @@ def test_a_state_is_loaded_from_a_record_or_refused(suffix, tmp_path):
     run.save_tensors("model", model.state_dict())
     loaded = stored(model=lw.RBM(6, 3), data=None, run=run, file=str(file))
     assert torch.equal(loaded.weight, model.weight)
-    assert run.notes["loaded"] == fingerprint(model)
+    assert run.notes["loaded"] == hash_model(model)
     with pytest.raises(ConfigurationError, match=r"does not hold the state of this RBM \(Error"):
         stored(model=lw.RBM(5, 3), data=None, run=run, file=str(file))
     file.write_text("junk")

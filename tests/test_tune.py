@@ -15,11 +15,11 @@ from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
 from latticework.samplers.base import evaluate
-from latticework.samplers.sums import Wanted
+from latticework.samplers.sums import SumRequest
 from latticework.sampling import starts
 from latticework.sampling.metrics import Steps
 from latticework.sampling.tuning.space import check_space, numbers, rounded, suggest
-from latticework.sampling.tuning.study import best, complete, shared, startup
+from latticework.sampling.tuning.study import best, complete, join_shared_study, startup
 
 MODEL = lw.Lattice([3, 3], 0.1, 0.2)
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
@@ -187,7 +187,7 @@ def storage(request, tmp_path):
 
 def opened(storage, run, trials=4):
     """A study with the seeds of `run`, and the trials for its process."""
-    return shared(
+    return join_shared_study(
         "study", trials, storage=storage, record=run.path, outputs=run.outputs,
         seed=lambda slot: 100 * run.seed + slot, direction="minimize",
     )  # fmt: skip
@@ -353,7 +353,7 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(sampler):
     carry = metric.update(
         metric.init(MODEL, state, lw.Reference()),
         state,
-        Steps.of_one(state.x, state, lw.Info(state.x[:, 0]), Wanted()),
+        Steps.of_one(state.x, state, lw.Info(state.x[:, 0]), SumRequest()),
         1,
     )
     expected = float(metric.read(carry)["proposed"])

@@ -15,10 +15,10 @@ from latticework.experiments.tasks.sampling import sample
 from latticework.experiments.tasks.target import StuckError, Validity
 from latticework.samplers import NAMES
 from latticework.sampling.chain import Chain
-from latticework.sampling.naming import sampler_named
+from latticework.sampling.naming import parse_sampler
 from latticework.sampling.sample import ConvergenceWarning
-from latticework.sampling.starts import possible
-from latticework.sampling.targets import unsupported
+from latticework.sampling.starts import draw_possible
+from latticework.sampling.targets import why_unsupported
 
 
 class Holed(lw.EnergyModel):
@@ -123,10 +123,10 @@ REJECTS_NOTHING = ("dula", "stochastic_dula", "dsvgd")  # and so may enter impos
 def test_steps_into_impossible_states_are_valid(name):
     supported = 0
     for text in SAMPLERS:
-        model, sampler = TARGETS[name](), sampler_named(text)
-        if text in REJECTS_NOTHING or unsupported(sampler, model):
+        model, sampler = TARGETS[name](), parse_sampler(text)
+        if text in REJECTS_NOTHING or why_unsupported(sampler, model):
             continue
-        x = possible(model, 20, Generator().manual_seed(1))
+        x = draw_possible(model, 20, Generator().manual_seed(1))
         tally = tallied(sampler, model, x, steps=60)
         assert int(tally.invalid) == 0, text
         assert (tally.valid == 60).all()

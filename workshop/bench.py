@@ -237,7 +237,12 @@ def plot(path: Path, rows: list[Row]) -> None:
     """
     import matplotlib.pyplot as plt
 
-    from latticework.experiments.figures.style import PAGE, explain, key_of_dashes, new_figure
+    from latticework.experiments.figures.style import (
+        PAGE_INCHES,
+        key_of_dashes,
+        label_lines_and_legend,
+        new_figure,
+    )
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
@@ -248,19 +253,19 @@ def plot(path: Path, rows: list[Row]) -> None:
         size = Workload(row.model, row.chains, row.sampler).sites * row.chains
         parts.setdefault((size, f"{row.model}, {row.chains} chains"), []).append(row)
     large = sorted(parts)[-PANELS:]
-    figure, axes = new_figure(len(large), width=PAGE / len(large), height=4.2, squeeze=False)
+    figure, axes = new_figure(len(large), width=PAGE_INCHES / len(large), height=4.2, squeeze=False)
     for ax, (size, title) in zip(axes[0], large, strict=True):
         _dots(ax, parts[size, title])
         ax.set(title=title, xlabel="speed / limit", xscale="log")
     note = f"Median over turns; bar: smallest to largest. {shown[0].threads} thread(s)."
-    explain(figure, note, key_of_dashes(limit=":"))
+    label_lines_and_legend(figure, note, key_of_dashes(limit=":"))
     figure.savefig(path, dpi=220)
     plt.close(figure)
 
 
 def _dots(axes: Any, rows: list[Row]) -> None:
     """A row per sampler, with a dot per contender."""
-    from latticework.experiments.figures.style import GREY, series
+    from latticework.experiments.figures.style import GREY, numbered_style
 
     samplers = list(dict.fromkeys(row.sampler for row in rows))
     for index, name in enumerate(CONTENDERS):
@@ -269,7 +274,7 @@ def _dots(axes: Any, rows: list[Row]) -> None:
             below = [row.of_limit - row.of_limit_low for row in own]
             above = [row.of_limit_high - row.of_limit for row in own]
             where = [samplers.index(row.sampler) + index / 12 for row in own]
-            look = {**series(index), "markevery": None, "markersize": 5, "capsize": 2}
+            look = {**numbered_style(index), "markevery": None, "markersize": 5, "capsize": 2}
             axes.errorbar(middle, where, xerr=(below, above), ls="none", label=name, **look)
     axes.axvline(1, linestyle=":", color=GREY)
     axes.set_yticks([place + 0.25 for place in range(len(samplers))], samplers)

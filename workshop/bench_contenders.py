@@ -98,10 +98,10 @@ def model_of(work: Workload) -> "EnergyModel":
 
 
 def sampler_of(work: Workload) -> "Sampler":
-    from latticework.sampling.naming import sampler_named
+    from latticework.sampling.naming import parse_sampler
 
     sizes = {"step_size": STEP_SIZES[work.sampler]} if work.sampler in STEP_SIZES else {}
-    return sampler_named(NAMES.get(work.sampler, work.sampler), sizes)
+    return parse_sampler(NAMES.get(work.sampler, work.sampler), sizes)
 
 
 def start(work: Workload) -> "Tensor":
@@ -138,11 +138,11 @@ class Compiled(Eager):
     """Our kernels by another engine, the steps of a burst in one call."""
 
     def __init__(self, work: Workload, threads: int, engine: str = "compiled") -> None:
-        from latticework.sampling.engine import NotCompiledError, served
+        from latticework.sampling.engine import NotCompiledError, select_kernel
 
         super().__init__(work, threads)
         try:
-            self.kernel: Any = served(self.sampler, self.model, engine, x=start(work))[0]
+            self.kernel: Any = select_kernel(self.sampler, self.model, engine, x=start(work))[0]
         except NotCompiledError as error:
             raise DeclinedError(str(error)) from error
         self.state = self.kernel.init(start(work), self.model)

@@ -25,8 +25,8 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.gwg import GWG
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
-from latticework.sampling.engine import served
-from latticework.sampling.exact import cheap
+from latticework.sampling.engine import select_kernel
+from latticework.sampling.exact import exact_if_cheap
 from latticework.sampling.tempering import Ladders, levels_of
 
 LADDERS, CHAINS, RUNS = 8, 40, 10
@@ -53,7 +53,7 @@ def tempered(
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
     schedule = Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
     sampler = Tempered(kernel, schedule=schedule)
-    moving, _ = served(sampler, model, engine, (), x, steps)
+    moving, _ = select_kernel(sampler, model, engine, (), x, steps)
     state, kept = moving.init(x, model), []
     for _ in range(steps):
         state, _ = moving.step(state, model, rng)
@@ -94,7 +94,7 @@ def coverage(
     seed: int = 0,
 ) -> dict[str, object]:
     """The row of a table: how many of the intervals hold the exact log Z of `model`."""
-    known = cheap(model)
+    known = exact_if_cheap(model)
     assert known is not None
     with torch.no_grad():
         if estimator == "tempering":

@@ -13,7 +13,7 @@ from latticework.experiments.runs.sweeps import (
     DECLARED,
     Settings,
     compose_settings,
-    declared,
+    declared_sweep,
     settings_stamp,
 )
 
@@ -22,7 +22,7 @@ def declared_settings() -> dict[str, Settings]:
     """The settings of each declared run at the paper's scale, by its words."""
     settings: dict[str, Settings] = {}
     for experiment in catalogue().experiments():
-        for words in declared(experiment, "paper").spellings():
+        for words in declared_sweep(experiment, "paper").spellings():
             composed = compose_settings(words)
             if composed is not None:
                 settings[" ".join(words)] = composed

@@ -24,12 +24,12 @@ from torch import Generator
 from torch.optim import Adam
 
 from latticework.data.base import Dataset
-from latticework.experiments.papers.docs_pages import replaced
+from latticework.experiments.papers.docs_pages import replace_block
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ebm_learning import Learning
 from latticework.models.resnet import ResNet
 from latticework.samplers.langevin import DMALA
-from latticework.sampling.chain import block_of, capture, copied
+from latticework.sampling.chain import capture, deep_copy, make_block
 from latticework.sampling.clock import Clock
 from latticework.sampling.devices import find_device
 from workshop.bench_contenders import model_of, sampler_of
@@ -102,9 +102,9 @@ def chains(work: Workload) -> dict[str, Any]:
     rng = Generator("cuda").manual_seed(0)
     with torch.no_grad():
         state = sampler.init(model.domain.uniform(work.chains, rng), model)
-        eager = block_of(sampler, model, rng, BLOCK, ())
+        eager = make_block(sampler, model, rng, BLOCK, ())
         captured = capture(eager, state, [], rng)
-        states = {"eager": copied(state), "captured": state}
+        states = {"eager": deep_copy(state), "captured": state}
 
         def advance(name: str, block: Any) -> None:
             states[name], _ = block(states[name], [])
@@ -184,7 +184,7 @@ def filled(page: str, folder: Path) -> str:
             ends = table.pop(f"{column} low"), table.pop(f"{column} high")
             each = zip(table[column], *ends, strict=True)
             table[column] = [f"{m:.3g} ({low:.3g} to {high:.3g})" for m, low, high in each]
-        page = replaced(page, name, table.to_markdown(index=False, disable_numparse=True))
+        page = replace_block(page, name, table.to_markdown(index=False, disable_numparse=True))
     return page
 
 

@@ -34,7 +34,7 @@ from latticework.samplers.sweep import GibbsSweep
 from latticework.samplers.swendsen_wang import SwendsenWang
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.diagnostics import quantities
-from latticework.sampling.engine import served
+from latticework.sampling.engine import select_kernel
 from latticework.sampling.sample import sample
 
 SIDE, CHAINS, BRIEF, DRAWS = 16, 8, 200, 4000
@@ -120,8 +120,8 @@ def free_energy(model: Any, steps: int) -> pd.DataFrame:
     with torch.no_grad():
         x = model.domain.uniform(CHAINS, rng).float()
         sampler = Tempered(GibbsSweep(), steps=10)
-        fields: dict[str, Any] = served(sampler, model, "compiled")[0].learnt(x, model)
-        kernel = served(replace(sampler, **fields), model, "compiled")[0]
+        fields: dict[str, Any] = select_kernel(sampler, model, "compiled")[0].learnt(x, model)
+        kernel = select_kernel(replace(sampler, **fields), model, "compiled")[0]
         ones: list[Tensor] = []
         energies: list[Tensor] = []
         state = kernel.init(x, model)

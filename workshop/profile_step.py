@@ -30,7 +30,7 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
     `words` choose model and sampler. The share is the time in the operation itself, without the
     operations that it calls.
     """
-    config = configuration.composed(words)
+    config = configuration.compose_config(words)
     torch.manual_seed(config.model_seed)
     model, sampler = instantiate(config.model), instantiate(config.sampler, _convert_="all")
     rng = torch.Generator().manual_seed(config.seed)

@@ -16,7 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from latticework.experiments import CONF
-from latticework.experiments.papers.docs_pages import replaced
+from latticework.experiments.papers.docs_pages import replace_block
 from latticework.experiments.runs import configuration
 from latticework.models.base import EnergyModel, Function
 from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
@@ -27,10 +27,10 @@ from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
-from latticework.samplers import NAMES, find
+from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.base import Sampler, UnsupportedModelError
-from latticework.samplers.compiled.choose import twin_of
-from latticework.samplers.compiled.twin import NoTwinError
+from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.twin import NoCompiledKernelError
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM = 12  # sites of each small model; at least the largest block of any sampler
@@ -56,7 +56,7 @@ def names(group: str) -> list[str]:
 
 def option(group: str, name: str) -> DictConfig:
     """The file conf/<group>/<name>.yaml with its own defaults applied."""
-    return configuration.composed((), f"{group}/{name}")[group]
+    return configuration.compose_config((), f"{group}/{name}")[group]
 
 
 def columns() -> dict[str, EnergyModel]:
@@ -114,8 +114,8 @@ def forms() -> dict[str, EnergyModel]:
 def has_twin(sampler: Sampler, model: EnergyModel) -> bool:
     """Whether the sampler has a compiled kernel on the model."""
     try:
-        twin_of(sampler, model)
-    except NoTwinError:
+        find_compiled_kernel(sampler, model)
+    except NoCompiledKernelError:
         return False
     return True
 
@@ -123,7 +123,7 @@ def has_twin(sampler: Sampler, model: EnergyModel) -> bool:
 def samplers() -> Iterator[tuple[str, Sampler]]:
     """The samplers by name, with the defaults of their classes; learned schedules take a round."""
     for name in sorted(NAMES):
-        kind, fields = find(name)
+        kind, fields = find_sampler_class(name)
         short = {"rounds": 1} if "rounds" in signature(kind).parameters else {}
         yield name, kind(**fields, **short)
 
@@ -174,8 +174,8 @@ def kind(domain: Domain) -> str:
 
 def refreshed(page: str) -> str:
     """docs/supported.md with both generated blocks updated."""
-    page = replaced(page, "samplers", samplers_table())
-    return replaced(page, "models", models_table())
+    page = replace_block(page, "samplers", samplers_table())
+    return replace_block(page, "models", models_table())
 
 
 def main() -> None:

@@ -10,16 +10,27 @@ from numpy.typing import NDArray
 from latticework.experiments.figures.curves import along
 from latticework.experiments.figures.style import (
     GREY,
-    averaged,
     colour,
-    explain,
+    describe_band,
+    describe_runs,
+    draw_published,
+    label_lines_and_legend,
     line_and_band,
     new_figure,
-    printed,
-    spread_over,
 )
-from latticework.experiments.records.grouping import Group, alone, groups, look, named, sampler_key
-from latticework.experiments.records.numbers import comparable, last, timed
+from latticework.experiments.records.grouping import (
+    Group,
+    groups,
+    join_label,
+    require_one_setting,
+    sampler_key,
+    sampler_style,
+)
+from latticework.experiments.records.numbers import (
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.record import Record
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written
@@ -44,29 +55,32 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
         for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
             ink = colour((name, 0), group.place, group.of)
             grey = GREY if group.of == 1 else ink
-            own = look(name)
+            own = sampler_style(name)
             _line(ax, group, field, "acceptance", own.label, color=ink, marker=own.marker)
             _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
             _line(sites, group, field, "changed", "sites changed", color=grey, linestyle=":")
         size, rate, moved = (
-            comparable(of[name], "fig2", name, key) for key in ("size", "acceptance", "changed")
+            published_if_same_data(of[name], "fig2", name, key)
+            for key in ("size", "acceptance", "changed")
         )
         if size and rate:
-            printed(ax, size.mean, rate.mean)
+            draw_published(ax, size.mean, rate.mean)
             if moved:
-                printed(sites, size.mean, moved.mean)
-        sites.set_xlabel(f"{look(name).label}, {NAMES.get(symbol, f'${symbol}$')}")
+                draw_published(sites, size.mean, moved.mean)
+        sites.set_xlabel(f"{sampler_style(name).label}, {NAMES.get(symbol, f'${symbol}$')}")
         ax.set(ylim=(0, 1.05))
     panels[0, 0].set_ylabel("acceptance rate")
     panels[1, 0].set(ylabel="sites a step", ylim=(0, None))
-    explain(figure, spread_over([record for some in of.values() for record in some]))
+    label_lines_and_legend(
+        figure, describe_band([record for some in of.values() for record in some])
+    )
     return figure
 
 
 def _line(ax: Any, group: Group, field: str, metric: str, label: str, **style: Any) -> None:
     """Plot the final `metric` of one group against `config.sampler.<field>`, with its band."""
-    means = along(group.records, f"sampler.{field}", partial(last, name=metric))
-    line_and_band(ax, means, label=named(label, group.differs), **style)
+    means = along(group.records, f"sampler.{field}", partial(last_reading, name=metric))
+    line_and_band(ax, means, label=join_label(label, group.differs), **style)
 
 
 def step_term(records: list[Record]) -> Figure:
@@ -83,11 +97,14 @@ def step_term(records: list[Record]) -> Figure:
             of["without" if infinite else "with"].append(record)
     if missing := [name for name, some in of.items() if not some]:
         raise LookupError(f"no record of DMALA {' or '.join(missing)} the step-size term")
-    rates = [[r.metrics["acceptance"].iloc[-1] for r in alone(some)] for some in of.values()]
+    rates = [
+        [r.metrics["acceptance"].iloc[-1] for r in require_one_setting(some)]
+        for some in of.values()
+    ]
     figure, ax = new_figure(width=4.2)
     names, mean = list(of), np.array([np.mean(values) for values in rates])
     drawn = [record for some in of.values() for record in some]
-    paper = {name: e.mean for name in names if (e := comparable(drawn, "appD", name))}
+    paper = {name: e.mean for name in names if (e := published_if_same_data(drawn, "appD", name))}
     ink = colour(("dmala", 0))
     ax.bar(names, np.maximum(mean, FLOOR) - FLOOR, 0.5, FLOOR, color=ink, label="here")
     if paper:
@@ -104,7 +121,7 @@ def step_term(records: list[Record]) -> Figure:
         xlabel="the step-size term",
         ylabel="acceptance rate of DMALA",
     )
-    explain(figure, f"Mean over steps and {averaged(drawn)}.")
+    label_lines_and_legend(figure, f"Mean over steps and {describe_runs(drawn)}.")
     return figure
 
 
@@ -119,7 +136,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
     if not kept:
         raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
-    kept, without = timed(kept)
+    kept, without = timed_runs_and_note(kept)
     if len(chains := {record.budget.chains for record in kept}) > 1:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
     figure, ax = new_figure(width=4.6)
@@ -138,13 +155,13 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         box["boxes"][0].set(facecolor="white", edgecolor=ink)
         box["medians"][0].set_color("black")
         side = np.full(len(middle), place + 0.4)
-        dots = {"color": ink, "marker": look(group.key[0]).marker, "linestyle": "none"}
+        dots = {"color": ink, "marker": sampler_style(group.key[0]).marker, "linestyle": "none"}
         ax.plot(side, middle, markersize=3, label=f"_{group.label}", **dots)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"ESS per second, {budget}")
-    note = f"One value a coordinate, the median over {averaged(kept)}; boxes: quartiles."
-    explain(figure, note + without)
+    note = f"One value a coordinate, the median over {describe_runs(kept)}; boxes: quartiles."
+    label_lines_and_legend(figure, note + without)
     return figure
 
 

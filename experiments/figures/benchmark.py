@@ -18,17 +18,23 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullFormatter
 
 from latticework.experiments.figures.style import (
-    PAGE,
-    at_places,
-    at_settings,
-    explain,
-    line,
+    PAGE_INCHES,
+    describe_band,
+    label_lines_and_legend,
     line_and_band,
+    means_by_setting,
+    means_on_common_grid,
     new_figure,
-    spread_over,
-    wrapped,
+    new_panel_grid,
+    sampler_line_style,
 )
-from latticework.experiments.records.grouping import alone, by, in_order, look, words
+from latticework.experiments.records.grouping import (
+    group_by,
+    require_one_setting,
+    sampler_order,
+    sampler_style,
+    spell_name,
+)
 from latticework.experiments.records.record import Record
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student
@@ -68,12 +74,12 @@ class Cell:
 
     @property
     def label(self) -> str:
-        return look(self.sampler).label
+        return sampler_style(self.sampler).label
 
     @property
     def absent(self) -> str:
         """Why nothing was measured; "" if it was."""
-        return next((str(r.document["absent"]) for r in self.records if absent(r)), "")
+        return next((str(r.document["absent"]) for r in self.records if was_skipped(r)), "")
 
     @property
     def r_hat(self) -> float:
@@ -102,7 +108,7 @@ class Cell:
         return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
 
 
-def absent(record: Record) -> bool:
+def was_skipped(record: Record) -> bool:
     return "absent" in record.document
 
 
@@ -134,14 +140,16 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     """
     found = _runs(records)
     targets = list(dict.fromkeys(target for target, _ in found))
-    keys = sorted(found, key=lambda key: (targets.index(key[0]), in_order((key[1], 0)), key[1]))
-    return [Cell(*key, alone(found[key])) for key in keys]
+    keys = sorted(
+        found, key=lambda key: (targets.index(key[0]), sampler_order((key[1], 0)), key[1])
+    )
+    return [Cell(*key, require_one_setting(found[key])) for key in keys]
 
 
 def _runs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     """The records of the benchmark by target and sampler. Raises LookupError if there are none."""
     some = (record for record in records if "target" in record.choices)
-    found = by(lambda record: (record.choices["target"], record.choices["sampler"]), some)
+    found = group_by(lambda record: (record.choices["target"], record.choices["sampler"]), some)
     if not found:
         raise LookupError("no record of the benchmark")
     return found
@@ -149,10 +157,10 @@ def _runs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
 
 def by_target(records: Sequence[Record]) -> dict[str, list[Cell]]:
     """The cells of each target, without samplers that do not support it."""
-    return by(lambda cell: cell.target, (cell for cell in cells(records) if not cell.absent))
+    return group_by(lambda cell: cell.target, (cell for cell in cells(records) if not cell.absent))
 
 
-def placed(some: Sequence[Cell], quantity: str, unit: str) -> dict[str, str]:
+def rank_cells(some: Sequence[Cell], quantity: str, unit: str) -> dict[str, str]:
     """The rank of each sampler whose chains agree, with "=" for ties."""
     mixed = [cell for cell in some if cell.mixed]
     places = ranks([cell.interval(quantity, unit) for cell in mixed])
@@ -166,7 +174,7 @@ def efficiency(records: list[Record]) -> pd.DataFrame:
     """
     rows = []
     for target, some in by_target(records).items():
-        places = {unit: placed(some, "min", unit) for unit in ("evaluation", "second")}
+        places = {unit: rank_cells(some, "min", unit) for unit in ("evaluation", "second")}
         for cell in some:
             document = cell.records[0].document
             row = {"target": target, "sampler": cell.label}
@@ -191,7 +199,7 @@ def winners(records: list[Record]) -> pd.DataFrame:
     for target, some in by_target(records).items():
         row: dict[str, object] = {"target": target}
         for unit in ("evaluation", "second"):
-            places = placed(some, "min", unit)
+            places = rank_cells(some, "min", unit)
             first = [one.label for one in some if places.get(one.sampler, "").strip("=") == "1"]
             row[f"most effective samples/{unit}"] = ", ".join(first) or "none"
         row["chains agree"] = f"{sum(one.mixed for one in some)} of {len(some)}"
@@ -219,7 +227,7 @@ class Growth:
 
     @property
     def label(self) -> str:
-        return look(self.sampler).label
+        return sampler_style(self.sampler).label
 
     def exponents(self) -> dict[int, float]:
         """The slope of log cost against log sites, by least squares, for each seed."""
@@ -237,9 +245,9 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
     Sizes at which chains disagree are left out; fewer than FEWEST_SIZES give no exponent.
     """
     result = []
-    for (target, sampler), some in _runs(r for r in records if not absent(r)).items():
-        sizes = sorted(by(lambda record: record.document["sites"], some).items())
-        kept = {size: Cell(target, sampler, alone(part)) for size, part in sizes}
+    for (target, sampler), some in _runs(r for r in records if not was_skipped(r)).items():
+        sizes = sorted(group_by(lambda record: record.document["sites"], some).items())
+        kept = {size: Cell(target, sampler, require_one_setting(part)) for size, part in sizes}
         mixed = {size: cell.records for size, cell in kept.items() if cell.mixed}
         costs = {
             size: {record.config["seed"]: 1 / rate(record, "min", unit) for record in part}
@@ -249,7 +257,9 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
         note = f"chains agree at {len(costs)} of {len(kept)} sizes" if few else ""
         used = [record for part in mixed.values() for record in part]
         result.append(Growth(target, sampler, costs, used, note))
-    return sorted(result, key=lambda one: (one.target, in_order((one.sampler, 0)), one.sampler))
+    return sorted(
+        result, key=lambda one: (one.target, sampler_order((one.sampler, 0)), one.sampler)
+    )
 
 
 def exponents(records: list[Record]) -> pd.DataFrame:
@@ -262,23 +272,23 @@ def exponents(records: list[Record]) -> pd.DataFrame:
     for grown in zip(*parts.values(), strict=True):
         row = {"target": grown[0].target, "sampler": grown[0].label}
         for unit, one in zip(parts, grown, strict=True):
-            row[f"{unit}s"] = one.note or ranged(student(list(one.exponents().values())))
+            row[f"{unit}s"] = one.note or format_interval(student(list(one.exponents().values())))
         row["sizes"] = ", ".join(map(str, grown[0].costs))
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def ranged(interval: Interval) -> str:
+def format_interval(interval: Interval) -> str:
     """`0.34 [0.29, 0.39]`; the mean alone if there is a single run."""
     if math.isinf(interval.high):
         return f"{interval.middle:.2f}"
     return f"{interval.middle:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
-def ordered(targets: Iterable[str]) -> dict[str, str]:
+def target_titles(targets: Iterable[str]) -> dict[str, str]:
     """The targets in words, in the order of TARGETS; others come last."""
     given = list(targets)
-    names = TARGETS | {one: words(one) for one in given if one not in TARGETS}
+    names = TARGETS | {one: spell_name(one) for one in given if one not in TARGETS}
     return {one: name for one, name in names.items() if one in given}
 
 
@@ -290,14 +300,14 @@ def heat_map(records: list[Record], unit: str) -> Figure:
     target.
     """
     found = cells(records)
-    targets = ordered(cell.target for cell in found)
+    targets = target_titles(cell.target for cell in found)
     samplers = list(dict.fromkeys(cell.sampler for cell in found))
     shares = np.full((len(samplers), len(targets)), np.nan)
-    width = max(3.6, PAGE * min(1, (3 + len(targets)) / 12))
+    width = max(3.6, PAGE_INCHES * min(1, (3 + len(targets)) / 12))
     figure, ax = new_figure(width=width, height=1.4 + 0.3 * max(3, len(samplers)))
     for column, target in enumerate(targets):
         some = [cell for cell in found if cell.target == target]
-        places = placed(some, "min", unit)
+        places = rank_cells(some, "min", unit)
         best = max((cell.interval("min", unit).middle for cell in some if cell.mixed), default=0)
         for cell in some:
             row = samplers.index(cell.sampler)
@@ -321,7 +331,9 @@ def heat_map(records: list[Record], unit: str) -> Figure:
     bar.ax.tick_params(labelsize=7)
     ax.set_title(f"effective samples of the {QUANTITIES['min']} for each {unit}")
     kinds = Patch(label="chains disagree", **NO_CHAINS), Patch(label="not supported", **NO_SUPPORT)
-    explain(figure, "Rank, and share of the best; = is a tie: the intervals overlap.", kinds)
+    label_lines_and_legend(
+        figure, "Rank, and share of the best; = is a tie: the intervals overlap.", kinds
+    )
     return figure
 
 
@@ -345,18 +357,20 @@ def errors(records: list[Record], against: str, coloured: Sequence[str]) -> Figu
     parts = {target: some for target, some in parts.items() if some}
     if not parts:
         raise LookupError("no record holds the metric log_rmse")
-    figure, panels = wrapped(len(parts), across=3, width=3.2, height=2.4)
-    for ax, (target, name) in zip(panels, ordered(parts).items(), strict=True):
+    figure, panels = new_panel_grid(len(parts), across=3, width=3.2, height=2.4)
+    for ax, (target, name) in zip(panels, target_titles(parts).items(), strict=True):
         for cell in parts[target]:
-            drawn = {"label": cell.label, **line((cell.sampler, 0))}
+            drawn = {"label": cell.label, **sampler_line_style((cell.sampler, 0))}
             if cell.sampler not in coloured:
                 drawn = {"label": f"_{cell.label}", "zorder": 1, **OTHERS}
-            for means in at_places(cell.records, "log_rmse", against):
+            for means in means_on_common_grid(cell.records, "log_rmse", against):
                 line_and_band(ax, means, **drawn)
         ax.set(xscale="log", xlabel=AXES[against], ylabel="ln RMSE of the means", title=name)
         ax.xaxis.set_minor_formatter(NullFormatter())
     shown = [record for some in parts.values() for cell in some for record in cell.records]
-    explain(figure, spread_over(shown), [Line2D([], [], label="other samplers", **OTHERS)])
+    label_lines_and_legend(
+        figure, describe_band(shown), [Line2D([], [], label="other samplers", **OTHERS)]
+    )
     return figure
 
 
@@ -365,14 +379,14 @@ def scaling(records: list[Record], unit: str) -> Figure:
     found = [one for one in growths(records, unit) if one.costs]
     if not found:
         raise LookupError("no chains of the benchmark agree")
-    targets = ordered(one.target for one in found)
-    figure, panels = wrapped(len(targets), width=4.4, height=3.6)
+    targets = target_titles(one.target for one in found)
+    figure, panels = new_panel_grid(len(targets), width=4.4, height=3.6)
     for ax, (target, name) in zip(panels, targets.items(), strict=True):
         for one in (one for one in found if one.target == target):
-            means = at_settings({n: list(c.values()) for n, c in one.costs.items()})
-            drawn = line((one.sampler, 0)) | {"markevery": None}
+            means = means_by_setting({n: list(c.values()) for n, c in one.costs.items()})
+            drawn = sampler_line_style((one.sampler, 0)) | {"markevery": None}
             line_and_band(ax, means, label=one.label, **drawn)
         ax.set(xscale="log", yscale="log", xlabel="sites", title=name)
         ax.set_ylabel(f"{unit}s for an effective sample")
-    explain(figure, spread_over(record for one in found for record in one.records))
+    label_lines_and_legend(figure, describe_band(record for one in found for record in one.records))
     return figure

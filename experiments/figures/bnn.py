@@ -13,32 +13,32 @@ from matplotlib.lines import Line2D
 
 from latticework.experiments.figures.style import (
     GREY,
-    at_readings,
-    explain,
-    line,
+    describe_band,
+    draw_published,
+    label_lines_and_legend,
     line_and_band,
+    means_by_reading,
     new_figure,
-    printed,
-    series,
-    spread_over,
+    numbered_style,
+    sampler_line_style,
 )
 from latticework.experiments.records.grouping import (
     SAMPLERS,
-    by,
+    group_by,
     groups,
-    holding,
-    label,
-    named,
+    join_label,
+    require_records_with,
     sampler_key,
-    words,
+    sampler_label,
+    spell_name,
 )
 from latticework.experiments.records.numbers import (
     Estimate,
-    comparable,
     estimate,
-    last,
-    published,
-    timed,
+    last_reading,
+    published_estimate,
+    published_if_same_data,
+    timed_runs_and_note,
 )
 from latticework.experiments.records.record import Record
 
@@ -58,10 +58,10 @@ def predictions(records: list[Record], name: str) -> pd.DataFrame:
     for (data, key, text), group in grouped(records).items():
         row: dict[str, object] = {"data": data, "method": text}
         for metric, heading in HEADINGS.items():
-            row[heading] = estimate(last(record, metric) for record in group)
-            theirs = comparable(group, name, metric, data.removesuffix("_partial"), key)
+            row[heading] = estimate(last_reading(record, metric) for record in group)
+            theirs = published_if_same_data(group, name, metric, data.removesuffix("_partial"), key)
             row[f"published {heading}"] = theirs
-        rows.append({**row, **described(group[0])})
+        rows.append({**row, **budget_columns(group[0])})
     return pd.DataFrame(rows)
 
 
@@ -83,12 +83,12 @@ def extras(records: list[Record]) -> pd.DataFrame:
             "calibration error, last states": "calibration_error",
             "calibration error, averaged": "calibration_error_averaged",
         }.items():
-            row[heading] = estimate(last(record, metric) for record in group)
+            row[heading] = estimate(last_reading(record, metric) for record in group)
         row |= covered(group)
         row["R-hat"], row["ESS"] = (diagnosis(group, which) for which in ("r_hat", "ess"))
         row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
         row["seconds a step"] = float(np.median([r.document["seconds_per_step"] for r in group]))
-        rows.append({**row, **described(group[0])})
+        rows.append({**row, **budget_columns(group[0])})
     table = pd.DataFrame(rows)
     return table.drop(columns=[name for name in COVERAGE if table[name].isna().all()])
 
@@ -109,8 +109,8 @@ def written(records: list[Record]) -> pd.DataFrame:
             "method": method(group[0])[1],
         }
         for metric, heading in HEADINGS.items():
-            row[heading] = estimate(last(record, metric) for record in group)
-        rows.append({**row, **described(group[0])})
+            row[heading] = estimate(last_reading(record, metric) for record in group)
+        rows.append({**row, **budget_columns(group[0])})
     return pd.DataFrame(rows).sort_values(["features", "U"], ascending=[False, True], kind="stable")
 
 
@@ -124,7 +124,7 @@ def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
     mean, most = None, None
     if counted:
         rows = counted[0].document["rows"]
-        mean = estimate(last(record, "coverage") for record in counted)
+        mean = estimate(last_reading(record, "coverage") for record in counted)
         most = rows["between"] / rows["test"]
     return dict(zip(COVERAGE, (mean, most), strict=True))
 
@@ -134,8 +134,8 @@ def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
 
     In the paper's order. Raises LookupError if there are none.
     """
-    kept = holding(records, "train_log_likelihood")
-    parts = by(lambda record: (record.choices["data"], method(record)[0]), kept)
+    kept = require_records_with(records, "train_log_likelihood")
+    parts = group_by(lambda record: (record.choices["data"], method(record)[0]), kept)
 
     def place(key: tuple[str, str]) -> tuple[int, int]:
         data, name = key
@@ -146,7 +146,7 @@ def grouped(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
         )
 
     return {
-        (*key, named(method(group.records[0])[1], group.differs)): group.records
+        (*key, join_label(method(group.records[0])[1], group.differs)): group.records
         for key in sorted(parts, key=place)
         for group in groups(parts[key])
     }
@@ -159,10 +159,10 @@ def method(record: Record) -> tuple[str, str]:
         rows = settings["batch"]
         return ("full", "all rows") if rows is None else (str(rows), f"batch {rows}")
     key = sampler_key(record)
-    return key[0], label(key)
+    return key[0], sampler_label(key)
 
 
-def described(record: Record) -> dict[str, object]:
+def budget_columns(record: Record) -> dict[str, object]:
     """The data and the budget of a row."""
     budget, hidden = record.budget, record.config["model"]["hidden"]
     rows = record.document["rows"]["train"]
@@ -186,8 +186,8 @@ def curves(records: list[Record], against: str = "step", paper: str | None = Non
     `paper` names an entry of published.yaml with values after so many `steps`. Raises LookupError
     if no record has the metrics.
     """
-    steps = published(paper, "steps") if paper else None
-    records, without = timed(records) if against == "seconds" else (records, "")
+    steps = published_estimate(paper, "steps") if paper else None
+    records, without = timed_runs_and_note(records) if against == "seconds" else (records, "")
     groups = grouped(records)
     tables = list(dict.fromkeys(data for data, _, _ in groups))
     names = list(dict.fromkeys(text for _, _, text in groups))
@@ -199,23 +199,23 @@ def curves(records: list[Record], against: str = "step", paper: str | None = Non
                 of = [key for key in chosen if key[1] == name]  # the settings of this method
                 style = _style(group[0], names.index(text), of.index((data, name, text)), len(of))
                 shown = slice(1 if against == "seconds" else 0, None)  # the start is at 0
-                means = at_readings(group, metric, against, shown)
+                means = means_by_reading(group, metric, against, shown)
                 line_and_band(ax, means, label=text, **style)
-                theirs = comparable(group, paper, metric, data, name) if paper else None
+                theirs = published_if_same_data(group, paper, metric, data, name) if paper else None
                 if steps and theirs:
                     ink = style["color"]
-                    printed(ax, steps.mean, theirs.mean, f"_{text}, the paper", color=ink)
-            ax.set_title(f"{words(data)}: {heading}")
+                    draw_published(ax, steps.mean, theirs.mean, f"_{text}, the paper", color=ink)
+            ax.set_title(f"{spell_name(data)}: {heading}")
             ax.set_xlabel(AXES[against])
             if against == "seconds":
                 ax.set_xscale("log")
     cross = Line2D([], [], color=GREY, marker="x", linestyle="none", label="the paper, at the end")
-    explain(figure, spread_over(records) + without, [cross] if paper else [])
+    label_lines_and_legend(figure, describe_band(records) + without, [cross] if paper else [])
     return figure
 
 
 def _style(record: Record, place: int, own: int, of: int) -> dict[str, Any]:
     """The sampler's style; for stochastic DULA, one for each batch size."""
     if "batch" in record.config["sampler"]:
-        return series(place)
-    return line(sampler_key(record), own, of)
+        return numbered_style(place)
+    return sampler_line_style(sampler_key(record), own, of)

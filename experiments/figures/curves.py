@@ -14,24 +14,29 @@ from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import (
     Means,
-    at_readings,
-    at_settings,
-    explain,
-    line,
+    describe_band,
+    draw_published,
+    label_lines_and_legend,
     line_and_band,
+    means_by_reading,
+    means_by_setting,
     new_figure,
-    printed,
-    spread_over,
+    sampler_line_style,
 )
 from latticework.experiments.records.grouping import (
-    LENGTH,
+    ITERATIONS_KEY,
     by_setting,
+    common_values,
     groups,
-    holding,
-    longest,
-    shared,
+    keep_longest_runs,
+    require_records_with,
 )
-from latticework.experiments.records.numbers import comparable, last, timed, undisturbed
+from latticework.experiments.records.numbers import (
+    drop_slow_runs,
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.record import Record
 
 AXES = {
@@ -61,9 +66,9 @@ def curve(
     of published.yaml with values after so many `steps`, which crosses show against steps. Raises
     LookupError if no record has `metric`.
     """
-    records = holding(records, metric)
+    records = require_records_with(records, metric)
     figure, panels = new_figure(len(against))
-    idle, without = timed(records) if "seconds" in against else (records, "")
+    idle, without = timed_runs_and_note(records) if "seconds" in against else (records, "")
     for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
         shown = idle if axis == "seconds" else records
         lines(ax, shown, metric, axis, log_x)
@@ -77,15 +82,17 @@ def curve(
                 ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
         if paper and axis == "step":
             for group in groups(shown):
-                size, value = (comparable(shown, paper, key) for key in ("steps", group.key[0]))
+                size, value = (
+                    published_if_same_data(shown, paper, key) for key in ("steps", group.key[0])
+                )
                 if size and value:
-                    printed(ax, size.mean, value.mean, f"the paper: {group.label}")
+                    draw_published(ax, size.mean, value.mean, f"the paper: {group.label}")
         ax.set_xlabel(AXES[axis])
         ax.set_ylim(top=top)
         if log_x:
             ax.set_xscale("log")
     np.atleast_1d(panels)[0].set_ylabel(title)
-    explain(figure, spread_over(records) + without)
+    label_lines_and_legend(figure, describe_band(records) + without)
     return figure
 
 
@@ -106,14 +113,14 @@ def lines(
     the labels; `style` replaces the sampler's line style. Readings after step `until` are left out.
     """
     for group in groups(records):
-        some = undisturbed(group.records) if axis == "seconds" else group.records
+        some = drop_slow_runs(group.records) if axis == "seconds" else group.records
         if all((record.metrics[axis] == 0).all() for record in some):
             continue  # such evaluations are not counted for this sampler
         rows = min((record.metrics["step"] <= until).sum() for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        drawn = line(group.key, group.place, group.of)
+        drawn = sampler_line_style(group.key, group.place, group.of)
         drawn |= {"linestyle": style} if style else {}
-        means = at_readings(some, metric, axis, shown)
+        means = means_by_reading(some, metric, axis, shown)
         line_and_band(ax, means, label=group.label + suffix, **drawn)
 
 
@@ -126,14 +133,14 @@ def final(
     log scale if `log`. Lines are means over seeds and bands one standard deviation. Raises
     LookupError if no record has all metrics.
     """
-    records = holding(records, *metrics)
+    records = require_records_with(records, *metrics)
     figure, panels = new_figure(len(metrics))
     for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
-        final_lines(ax, records, setting, partial(last, name=metric))
+        final_lines(ax, records, setting, partial(last_reading, name=metric))
         if log:
             ax.set_xscale("log")
         ax.set(xlabel=axis, ylabel=title)
-    explain(figure, spread_over(records))
+    label_lines_and_legend(figure, describe_band(records))
     return figure
 
 
@@ -149,7 +156,7 @@ def final_lines(
     Records that differ in `axes` as well are in one line.
     """
     for group in groups(records, [setting, *axes]):
-        drawn = line(group.key, group.place, group.of) | {"markevery": None}
+        drawn = sampler_line_style(group.key, group.place, group.of) | {"markevery": None}
         line_and_band(ax, along(group.records, setting, value), label=group.label, **drawn)
 
 
@@ -158,7 +165,7 @@ def along(records: Sequence[Record], setting: str, value: Callable[[Record], flo
     values: dict[float, list[float]] = defaultdict(list)
     for record in records:
         values[value_of(record, setting)].append(value(record))
-    return at_settings(values)
+    return means_by_setting(values)
 
 
 def value_of(record: Record, setting: str) -> float:
@@ -186,27 +193,27 @@ def learning(
     `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises LookupError
     if no record fits.
     """
-    every = _shared(holding(records, metric), setting)  # of several lengths
-    records = longest(every)
+    every = _shared(require_records_with(records, metric), setting)  # of several lengths
+    records = keep_longest_runs(every)
     shown = max(value_of(record, setting) for record in records)
     largest = [record for record in every if value_of(record, setting) == shown]
-    chosen, (idle, without) = longest(largest), timed(largest)
+    chosen, (idle, without) = keep_longest_runs(largest), timed_runs_and_note(largest)
     figure, panels = new_figure(3, width=3.0, sharey=True)
     end = min(record.metrics["step"].iloc[-1] for record in chosen)
-    parts = chosen, longest(idle)  # a longer run may not be idle
+    parts = chosen, keep_longest_runs(idle)  # a longer run may not be idle
     for ax, against, some in zip(panels[:2], ("step", "seconds"), parts, strict=True):
         lines(ax, some, metric, against, until=end)
         ax.set(xlabel=AXES[against], title=f"{shown:g} {axis}")
     panels[0].set_ylim(panels[0].get_ylim())  # the last panel has far larger values
-    final_lines(panels[2], records, setting, _at_equal(records, metric, setting), [LENGTH])
+    final_lines(panels[2], records, setting, _at_equal(records, metric, setting), [ITERATIONS_KEY])
     panels[2].set(xlabel=axis, title=f"after {end:g} iterations")
     panels[0].set_ylabel(title)
     if paper is not None:
-        seconds = comparable(records, paper, "seconds", "dmala")
-        score = comparable(records, paper, "log_rmse")
+        seconds = published_if_same_data(records, paper, "seconds", "dmala")
+        score = published_if_same_data(records, paper, "log_rmse")
         if seconds and score:
-            printed(panels[1], seconds.mean, score.mean, "the paper: DULA, DMALA")
-    explain(figure, spread_over(records, axes=[LENGTH]) + without)
+            draw_published(panels[1], seconds.mean, score.mean, "the paper: DULA, DMALA")
+    label_lines_and_legend(figure, describe_band(records, axes=[ITERATIONS_KEY]) + without)
     return figure
 
 
@@ -216,8 +223,8 @@ def _shared(records: list[Record], setting: str) -> list[Record]:
     def place(record: Record) -> tuple[float, int]:
         return value_of(record, setting), record.config["seed"]
 
-    parts = [group.records for group in groups(records, [setting, LENGTH])]
-    values = shared(parts, lambda record: place(record)[0])
+    parts = [group.records for group in groups(records, [setting, ITERATIONS_KEY])]
+    values = common_values(parts, lambda record: place(record)[0])
     common = set.intersection(*({place(record) for record in part} for part in parts))
     return [one for one in records if place(one) in common and place(one)[0] in values]
 

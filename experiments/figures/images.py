@@ -6,8 +6,15 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from latticework.experiments.figures.style import explain, new_figure, wrapped
-from latticework.experiments.records.grouping import Group, groups, holding, in_order, seeds, words
+from latticework.experiments.figures.style import label_lines_and_legend, new_figure, new_panel_grid
+from latticework.experiments.records.grouping import (
+    Group,
+    format_seeds,
+    groups,
+    require_records_with,
+    sampler_order,
+    spell_name,
+)
 from latticework.experiments.records.record import Record
 
 
@@ -16,14 +23,16 @@ def samples(records: list[Record], rows: int = 8) -> Figure:
 
     Shows the first seed. Raises LookupError if no record has final states.
     """
-    found = groups(holding(records, "last"))
-    figure, panels = wrapped(len(found), across=3, width=2.2, height=2.4)
+    found = groups(require_records_with(records, "last"))
+    figure, panels = new_panel_grid(len(found), across=3, width=2.2, height=2.4)
     for ax, group in zip(panels, found, strict=True):
         image = tile(group.records[0].arrays("last")["x"][: rows * rows], rows)
         ax.imshow(image, cmap="gray", interpolation="nearest")
         ax.set_title(group.label.replace(", ", ",\n"))
         ax.set_axis_off()
-    explain(figure, f"Last states of {rows * rows} chains, {seeds(_first(found))}.")
+    label_lines_and_legend(
+        figure, f"Last states of {rows * rows} chains, {format_seeds(_first(found))}."
+    )
     return figure
 
 
@@ -33,7 +42,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     With `rows="data"`, Figure 9 of Zhang et al. (2022). Shows the first seed. Raises LookupError if
     no record has final states.
     """
-    records = holding(records, "last")
+    records = require_records_with(records, "last")
     names = sorted({record.choices[rows] for record in records})
     found = {
         name: {
@@ -43,13 +52,13 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
         for name in names
     }
     order = {label: group for line in found.values() for label, group in line.items()}
-    columns = sorted(order, key=lambda label: (in_order(order[label].key), label))
+    columns = sorted(order, key=lambda label: (sampler_order(order[label].key), label))
     wide, tall = len(columns), len(names)
     size = {"width": 1.6 + 0.3 / wide, "height": 1.65 + 0.3 / tall}
     figure, _ = new_figure(wide, rows=tall, **size)
     panels = np.array(figure.axes, dtype=object).reshape(tall, wide)
     for line, name in zip(panels, names, strict=True):
-        line[0].set_ylabel(words(name), fontsize=8)
+        line[0].set_ylabel(spell_name(name), fontsize=8)
         for ax, label in zip(line, columns, strict=True):
             ax.set_xticks([])
             ax.set_yticks([])
@@ -61,7 +70,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Figure:
     for ax, label in zip(panels[0], columns, strict=True):
         ax.set_title(label.replace(", ", ",\n"))
     shown = _first(group for line in found.values() for group in line.values())
-    explain(figure, f"Last states of {side * side} chains, {seeds(shown)}.")
+    label_lines_and_legend(figure, f"Last states of {side * side} chains, {format_seeds(shown)}.")
     return figure
 
 

@@ -12,34 +12,40 @@ from matplotlib.figure import Figure
 from latticework.experiments.figures.images import tile
 from latticework.experiments.figures.style import (
     DASHES,
-    PAGE,
-    averaged,
+    PAGE_INCHES,
     band,
     colour,
-    explain,
+    describe_band,
+    describe_runs,
+    draw_published,
     key_of_dashes,
-    line,
+    label_lines_and_legend,
     new_figure,
-    printed,
+    new_panel_grid,
+    numbered_style,
     readings,
-    series,
-    spread_over,
-    wrapped,
+    sampler_line_style,
 )
 from latticework.experiments.records.grouping import (
-    alone,
-    by,
     by_setting,
-    differing,
+    format_seeds,
+    group_by,
     groups,
-    holding,
-    label,
-    named,
+    join_label,
+    require_one_setting,
+    require_records_with,
     sampler_key,
-    seeds,
-    words,
+    sampler_label,
+    settings_table,
+    spell_name,
 )
-from latticework.experiments.records.numbers import Estimate, comparable, estimate, last, timed
+from latticework.experiments.records.numbers import (
+    Estimate,
+    estimate,
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.record import Record
 
 PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group
@@ -59,7 +65,7 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
     records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
     found = groups(records)
     rivals = [record for g in found if g.key == ("rates_fpcd", 0) for record in g.records]
-    curves = [_curve(record) for record in alone(rivals)]
+    curves = [_curve(record) for record in require_one_setting(rivals)]
     if not curves:
         raise LookupError("the table compares with rates-FPCD, but it has no record")
     rows_read = min(len(steps) for steps, _ in curves)
@@ -74,7 +80,7 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
             {
                 "samples of": group.label,
                 "ISL": estimate(finals),
-                "paper": comparable(group.records, "rates_fig2", data, group.key[0]),
+                "paper": published_if_same_data(group.records, "rates_fig2", data, group.key[0]),
                 f"samples as good as {few} of rates-FPCD": estimate(c for c, _ in counts),
                 "reached": f"{sum(there for _, there in counts)} of {len(counts)}",
                 "samples of rates-FPCD as good as all": estimate(
@@ -90,7 +96,7 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
         "samples of": "training set",
         "ISL": Estimate(records[0].document["parzen"]),
         "variant": records[0].variant,
-        "paper": comparable(records, "rates_fig2", data, "training_set"),
+        "paper": published_if_same_data(records, "rates_fig2", data, "training_set"),
     }
     return pd.DataFrame([*rows, training]).astype(object)
 
@@ -117,12 +123,12 @@ def models(records: list[Record]) -> pd.DataFrame:
         settings = ("model.hidden", "task.learning_rate", "negatives.fast_step_size")
         return record.choices["negatives"], *map(record.setting, settings)
 
-    found = by(key, (r for r in records if "isl" in r.metrics and r.choices.get("negatives")))
+    found = group_by(key, (r for r in records if "isl" in r.metrics and r.choices.get("negatives")))
     if not found:
         raise LookupError("no record holds the validation ISL of a training; run task=train_rbm")
     rows = []
     for (method, hidden, rate, fast), some in found.items():
-        headings, parts = differing(some)
+        headings, parts = settings_table(some)
         rows += [
             {
                 "training": method,
@@ -130,7 +136,7 @@ def models(records: list[Record]) -> pd.DataFrame:
                 "learning rate": rate,
                 "fast rate": "" if fast is None else f"{fast:g}",
                 **dict(zip(headings, texts, strict=True)),
-                "validation ISL": estimate(last(record, "isl") for record in runs),
+                "validation ISL": estimate(last_reading(record, "isl") for record in runs),
             }
             for texts, runs in parts
         ]
@@ -155,24 +161,24 @@ def curves(
     keys of final values in published.yaml, which dashed lines show. Raises LookupError if no record
     has an ISL curve.
     """
-    records = holding(records, "isl", "parzen", task="isl")
+    records = require_records_with(records, "isl", "parzen", task="isl")
     split = _grouped(records, panels)
     own_beta = False
-    figure, axes = wrapped(len(split))
+    figure, axes = new_panel_grid(len(split))
     for ax, (title, part) in zip(axes, split.items(), strict=True):
         for (value, some), dash in zip(_grouped(part, lines).items(), cycle(DASHES), strict=False):
             for group in groups(some):
                 ink, runs = colour(group.key, group.place, group.of), group.records
-                style = line(group.key, group.place, group.of) | {"markersize": 4}
+                style = sampler_line_style(group.key, group.place, group.of) | {"markersize": 4}
                 style |= {} if lines is None else {"linestyle": dash}
-                text = named(named(label(group.key), value), group.differs)
+                text = join_label(join_label(sampler_label(group.key), value), group.differs)
                 rows = min(len(run.metrics) for run in runs)
                 size = runs[0].metrics["step"][:rows]
                 score = readings(runs, "isl", slice(0, rows))
                 (drawn,) = ax.plot(size, score.mean(0), label=text, linewidth=1.4, **style)
                 band(ax, drawn, score.min(0), score.max(0))
-                if paper and (theirs := comparable(runs, *paper, group.key[0])):
-                    printed(ax, None, theirs.mean, f"the paper: {text}", color=ink)
+                if paper and (theirs := published_if_same_data(runs, *paper, group.key[0])):
+                    draw_published(ax, None, theirs.mean, f"the paper: {text}", color=ink)
                 if all("isl_own_beta" in run.metrics for run in runs):
                     own = readings(runs, "isl_own_beta", slice(0, rows)).mean(0)
                     ax.plot(size, own, ":", color=ink, linewidth=0.8, label=f"_{text}, own beta")
@@ -182,15 +188,17 @@ def curves(
             centres: dict[str, Any] = {"color": "black", "linewidth": 0.8}
             ax.plot(parzen["size"], parzen["isl"], label="training set", **centres)
             ax.axhline(parzen["isl"][-1], linestyle=":", label="all training rows", **centres)
-            if paper and (theirs := comparable(some, *paper, "training_set")):
-                printed(ax, None, theirs.mean, "the paper: training set")
+            if paper and (theirs := published_if_same_data(some, *paper, "training_set")):
+                draw_published(ax, None, theirs.mean, "the paper: training set")
         ax.set(xscale="log", xlabel="samples", title=title)
         if around is not None:
             _widen(ax, parzen["isl"][-1], around)
     beyond = "" if around is None else "minus\nthat of all training rows "
     axes[0].set_ylabel(f"ISL of the test set {beyond}(nats)")
     thin = {"beta chosen for each number of samples": ":"} if own_beta else {}
-    explain(figure, spread_over(records, "smallest to largest"), key_of_dashes(**thin))
+    label_lines_and_legend(
+        figure, describe_band(records, "smallest to largest"), key_of_dashes(**thin)
+    )
     return figure
 
 
@@ -200,21 +208,21 @@ def training(records: list[Record], lines: str, panels: str | None = None) -> Fi
     Lines are means over seeds. Records that differ in other settings form separate lines. Raises
     LookupError if no record has an ISL.
     """
-    records = holding(records, "isl", task="train_rbm")
+    records = require_records_with(records, "isl", task="train_rbm")
     split = _grouped(records, panels)
-    figure, axes = wrapped(len(split))
+    figure, axes = new_panel_grid(len(split))
     order: dict[str, int] = {}  # of the names, the same in all panels
     for ax, (title, part) in zip(axes, split.items(), strict=True):
         values = [(v, group) for v, some in _grouped(part, lines).items() for group in groups(some)]
         for value, group in values:
             score = readings(group.records, "isl").mean(0)
-            text, step = named(value, group.differs), group.records[0].metrics["step"]
+            text, step = join_label(value, group.differs), group.records[0].metrics["step"]
             number = order.setdefault(text, len(order))
-            style = {"linewidth": 1.4, "markersize": 4, **series(number)}
+            style = {"linewidth": 1.4, "markersize": 4, **numbered_style(number)}
             ax.plot(step, score, label=text, **style)
         ax.set(xlabel="epochs", title=title)
     axes[0].set_ylabel("ISL of the validation set (nats)")
-    explain(figure, f"Mean over {averaged(records)}; no band.")
+    label_lines_and_legend(figure, f"Mean over {describe_runs(records)}; no band.")
     return figure
 
 
@@ -234,8 +242,10 @@ def sequences(
         for record in records
         if all(record.choices.get(k, record.setting(k)) == v for k, v in (where or {}).items())
     ]
-    found = groups(holding(some, "sequence", task="isl"))
-    figure, _ = new_figure(rows=len(found), width=PAGE, height=PAGE * rows / columns + 0.2)
+    found = groups(require_records_with(some, "sequence", task="isl"))
+    figure, _ = new_figure(
+        rows=len(found), width=PAGE_INCHES, height=PAGE_INCHES * rows / columns + 0.2
+    )
     for ax, group in zip(figure.axes, found, strict=True):
         x = group.records[0].arrays("sequence")["x"]
         wide = min(columns, len(x))
@@ -243,7 +253,9 @@ def sequences(
         ax.imshow(tile(shown, wide), cmap="gray_r", interpolation="nearest")
         ax.set_title(group.label, loc="left", fontsize=9)
         ax.set_axis_off()
-    explain(figure, f"One chain, {seeds([group.records[0] for group in found])}.")
+    label_lines_and_legend(
+        figure, f"One chain, {format_seeds([group.records[0] for group in found])}."
+    )
     return figure
 
 
@@ -252,9 +264,9 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
 
     Raises LookupError unless there are records of block Gibbs, with a single setting.
     """
-    records, without = timed([r for r in records if "seconds_per_step" in r.document])
+    records, without = timed_runs_and_note([r for r in records if "seconds_per_step" in r.document])
     split = _grouped(records, panels)
-    figure, axes = wrapped(max(len(split), 1))
+    figure, axes = new_panel_grid(max(len(split), 1))
     for ax, (title, part) in zip(axes, split.items(), strict=len(split) > 0):
         found = groups(part)
         seconds = [
@@ -264,7 +276,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         base = [record for record in part if sampler_key(record)[0] == "block_gibbs"]
         if not base:
             raise LookupError("the cost is relative to block Gibbs, but it has no record")
-        alone(base)
+        require_one_setting(base)
         keys = [group.key[0] for group in found]
         times = np.array(seconds) / seconds[keys.index("block_gibbs")]
         colours = [colour(group.key, group.place, group.of) for group in found]
@@ -273,7 +285,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         ax.bar_label(bars, texts, fontsize=7, padding=3)
         ax.margins(x=0.4)
         ax.set(xlabel="time per sample / block Gibbs", title=title)
-    explain(figure, f"Median over {averaged(records)}." + without)
+    label_lines_and_legend(figure, f"Median over {describe_runs(records)}." + without)
     return figure
 
 
@@ -295,7 +307,7 @@ def _widen(ax: Axes, level: float, around: float) -> None:
 
 
 def _grouped(records: list[Record], setting: str | None) -> dict[str, list[Record]]:
-    return dict(sorted(by(lambda one: _setting(one, setting), records).items()))
+    return dict(sorted(group_by(lambda one: _setting(one, setting), records).items()))
 
 
 def _setting(record: Record, path: str | None) -> str:
@@ -303,5 +315,5 @@ def _setting(record: Record, path: str | None) -> str:
     if path is None:
         return ""
     if path in record.choices:
-        return PHRASES.get(path, "{}").format(words(record.choices[path]))
-    return f"{words(path.rpartition('.')[-1])} {record.setting(path)}"
+        return PHRASES.get(path, "{}").format(spell_name(record.choices[path]))
+    return f"{spell_name(path.rpartition('.')[-1])} {record.setting(path)}"

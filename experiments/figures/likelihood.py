@@ -13,46 +13,50 @@ from matplotlib.figure import Figure
 from latticework.experiments.figures.style import (
     DASHES,
     INKS,
-    at_settings,
-    explain,
+    describe_band,
     key_of_dashes,
-    line,
+    label_lines_and_legend,
     line_and_band,
+    means_by_setting,
     new_figure,
-    series,
-    spread_over,
-    wrapped,
+    new_panel_grid,
+    numbered_style,
+    sampler_line_style,
 )
 from latticework.experiments.records.grouping import (
     Group,
-    alone,
-    by,
-    differing,
+    drop_repeated_runs,
+    format_seeds,
+    group_by,
     groups,
-    holding,
-    in_order,
-    label,
-    named,
-    once,
+    join_label,
+    require_one_setting,
+    require_records_with,
     sampler_key,
-    seeds,
-    words,
+    sampler_label,
+    sampler_order,
+    settings_table,
+    spell_name,
 )
 from latticework.experiments.records.likelihood import (
-    at_most,
-    ends_apart,
-    from_rows,
+    caveat_text,
+    is_value_reliable,
     likelihood,
-    log_z_at_least,
-    log_z_from_rows,
+    likelihood_lower_end,
+    likelihood_or_ends,
+    likelihood_upper_bound,
+    log_z_gap,
+    log_z_lower_bound,
+    log_z_or_ends,
+    log_z_upper_end,
     mean,
-    remark,
-    settled,
-    shown,
-    shown_log_z,
 )
-from latticework.experiments.records.numbers import Estimate, comparable, published
-from latticework.experiments.records.record import VARIANTS, Record
+from latticework.experiments.records.numbers import (
+    Estimate,
+    published_estimate,
+    published_if_same_data,
+)
+from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
 PAPER = {"gibbs": "Gibbs", "gwg": "GWG", "dula": "DULA", "dmala": "DMALA"}  # columns of its Table 1
@@ -65,19 +69,19 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     """One row per record: mean log-likelihoods in nats, and the estimates of log Z behind them.
 
     The number after ± is a standard error, not a 95 % interval. Cells of estimates are empty where
-    the run is not `settled` (`experiments.records.likelihood`); then only the ends are known. "At
-    most" follows from the lower bound on log Z, "from rows" from chains that start at training
-    rows: a bound as far as these are like draws of the model. Raises LookupError if no record has
-    log-likelihoods.
+    the run is not reliable (`experiments.records.likelihood.is_value_reliable`); then only the ends
+    are known. "At most" follows from the lower bound on log Z, "from rows" from chains that start
+    at training rows: a bound as far as these are like draws of the model. Raises LookupError if no
+    record has log-likelihoods.
     """
-    records = once(holding(records, "log_likelihood", task="ais"))
-    targets = by(lambda r: (r.choices["model"], r.choices.get("data")), records).values()
+    records = drop_repeated_runs(require_records_with(records, "log_likelihood", task="ais"))
+    targets = group_by(lambda r: (r.choices["model"], r.choices.get("data")), records).values()
     parts = [group for some in targets for group in groups(some, [RATE])]
     names = {id(record): group.label for group in parts for record in group.records}
     rows = []
     for record in records:
         found, budget = record.document, record.budget
-        known = settled(record)
+        known = is_value_reliable(record)
         rows.append(
             {
                 "model": record.choices["model"],
@@ -87,24 +91,24 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
                 "seed": record.config["seed"],
                 "validation": likelihood(record, "valid") if known else None,
                 "test": likelihood(record) if known else None,
-                "test, from rows": from_rows(record),
-                "test, at most": at_most(record),
-                "log Z, at least": log_z_at_least(record),
-                "log Z": shown_log_z(record) if known else None,
-                "log Z, from rows": log_z_from_rows(record),
-                "ends apart": ends_apart(record),
+                "test, from rows": likelihood_lower_end(record),
+                "test, at most": likelihood_upper_bound(record),
+                "log Z, at least": log_z_lower_bound(record),
+                "log Z": log_z_or_ends(record) if known else None,
+                "log Z, from rows": log_z_upper_end(record),
+                "ends apart": log_z_gap(record),
                 "log Z, exact": found["log_z_exact"],
                 "effective chains": f"{found['ess']:.1f} of {budget.chains}",
                 "betas": budget.steps,
-                "remark": remark(record),
+                "remark": caveat_text(record),
             }
         )
     return pd.DataFrame(rows)
 
 
-def learned(records: list[Record]) -> list[Record]:
+def learned_model_records(records: list[Record]) -> list[Record]:
     """The records with log-likelihoods of learned models. Raises LookupError if there are none."""
-    scored = holding(records, "log_likelihood", task="ais")
+    scored = require_records_with(records, "log_likelihood", task="ais")
     records = [record for record in scored if "learning" in record.config]
     if not records:
         raise LookupError("no record is of a learned model; run experiment=ais")
@@ -116,7 +120,7 @@ def learning_rate(record: Record) -> float:
     return float(record.config["learning"]["optimiser"]["lr"])
 
 
-def own_rate(records: list[Record]) -> list[Record]:
+def records_at_best_rate(records: list[Record]) -> list[Record]:
     """The records of a sampler at one learning rate: its best one by the validation rows.
 
     It has the highest log-likelihood of the validation rows, in the mean over seeds. Only rates
@@ -126,27 +130,30 @@ def own_rate(records: list[Record]) -> list[Record]:
     def score(some: list[Record]) -> tuple[int, float]:
         return len(some), float(np.mean([likelihood(record, "valid").mean for record in some]))
 
-    return max(by(learning_rate, records).values(), key=score)
+    return max(group_by(learning_rate, records).values(), key=score)
 
 
-def beside(records: list[Record]) -> pd.DataFrame:
+def paper_comparison(records: list[Record]) -> pd.DataFrame:
     """Test log-likelihoods as in Zhang et al. (2022), Table 1: `here / paper`, data by samplers.
 
-    Here: what is known of each sampler's models at its own learning rate (`own_rate`), as a value
-    or as the ends of an interval; ± is over models, or for one model a standard error. The VAE was
-    not run here. Raises LookupError if no record has log-likelihoods of a learned model.
+    Here: what is known of each sampler's models at its own learning rate (`records_at_best_rate`),
+    as a value or as the ends of an interval; ± is over models, or for one model a standard error.
+    The VAE was not run here. Raises LookupError if no record has log-likelihoods of a learned
+    model.
     """
-    found = by(lambda one: (one.choices["data"], one.choices["sampler"]), learned(records))
+    found = group_by(
+        lambda one: (one.choices["data"], one.choices["sampler"]), learned_model_records(records)
+    )
     rows = []
     for data in dict.fromkeys(data for data, _ in found):
-        of = VARIANTS.get(data, data)  # the paper's data set
+        of = DATA_OF_VARIANT.get(data, data)  # the paper's data set
         row: dict[str, str] = {"data": data}
         for sampler, heading in PAPER.items():
             some = found.get((data, sampler), [])
-            cell = shown(own_rate(some)) if some else "not run"
+            cell = likelihood_or_ends(records_at_best_rate(some)) if some else "not run"
             here = cell.text() if isinstance(cell, Estimate) else cell
-            row[heading] = f"{here} / {_text(comparable(some, 'table1', of, sampler))}"
-        rows.append(row | {"VAE": f"not run / {_text(published('table1', of, 'vae'))}"})
+            row[heading] = f"{here} / {_text(published_if_same_data(some, 'table1', of, sampler))}"
+        rows.append(row | {"VAE": f"not run / {_text(published_estimate('table1', of, 'vae'))}"})
     return pd.DataFrame(rows)
 
 
@@ -163,7 +170,7 @@ def table1(records: list[Record]) -> pd.DataFrame:
     settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
     if no record has log-likelihoods of a learned model.
     """
-    records = learned(records)
+    records = learned_model_records(records)
     parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
     columns = {name: group.key for part in parts.values() for name, group in part.items()}
     frame = []
@@ -172,15 +179,15 @@ def table1(records: list[Record]) -> pd.DataFrame:
         first = next(iter(part.values())).records[0]
         papers = _compared(first)
         if papers:
-            row["VAE, paper"] = comparable([first], "table1", data, "vae")
-        for name in sorted(columns, key=lambda name: (in_order(columns[name]), name)):
+            row["VAE, paper"] = published_if_same_data([first], "table1", data, "vae")
+        for name in sorted(columns, key=lambda name: (sampler_order(columns[name]), name)):
             own = part[name].records if name in part else []
-            row[name] = _mean([likelihood(one) if settled(one) else None for one in own])
-            row[f"{name}, from rows"] = _mean([from_rows(record) for record in own])
-            row[f"{name}, at most"] = _mean([at_most(record) for record in own])
+            row[name] = _mean([likelihood(one) if is_value_reliable(one) else None for one in own])
+            row[f"{name}, from rows"] = _mean([likelihood_lower_end(record) for record in own])
+            row[f"{name}, at most"] = _mean([likelihood_upper_bound(record) for record in own])
             if papers:
                 key = columns[name][0]
-                row[f"{name}, paper"] = comparable([first], "table1", data, key)
+                row[f"{name}, paper"] = published_if_same_data([first], "table1", data, key)
         frame.append(row | dict(zip(BUDGET, budget, strict=True)))
     return pd.DataFrame(frame)
 
@@ -213,7 +220,7 @@ def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
         budget = (read(record) for read in BUDGET.values())
         return record.choices["data"], record.variant, learning_rate(record), *budget
 
-    return by(key, records)
+    return group_by(key, records)
 
 
 def normalisers(records: list[Record]) -> pd.DataFrame:
@@ -226,8 +233,8 @@ def normalisers(records: list[Record]) -> pd.DataFrame:
     chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make if
     each forgot its start. Raises LookupError if no record is of task=log_z.
     """
-    found = holding(records, "log_z_low", task="log_z")
-    headings, rows = differing(found)
+    found = require_records_with(records, "log_z_low", task="log_z")
+    headings, rows = settings_table(found)
     frame = []
     for texts, some in rows:
         for record in some:
@@ -273,17 +280,19 @@ def progress(records: list[Record]) -> Figure:
 
     One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
-    records = holding(records, "beta", "forward", "ess", task="ais")
+    records = require_records_with(records, "beta", "forward", "ess", task="ais")
     keys = list(dict.fromkeys(group.key for group in groups(records)))
-    figure, axes = wrapped(len(keys))
+    figure, axes = new_panel_grid(len(keys))
     order: dict[str, int] = {}  # of the settings, the same in all panels
     for ax, key in zip(axes, keys, strict=True):
         for group in groups(record for record in records if sampler_key(record) == key):
-            _lines(ax, group, series(order.setdefault(group.differs, len(order))))
+            _lines(ax, group, numbered_style(order.setdefault(group.differs, len(order))))
         ax.set(xlabel="beta", ylim=(0, 1.02))
-        ax.set_title(label(key))
+        ax.set_title(sampler_label(key))
     axes[0].set_ylabel("effective fraction of chains")
-    explain(figure, f"One line a run, {seeds(records)}.", key_of_dashes(**DIRECTIONS))
+    label_lines_and_legend(
+        figure, f"One line a run, {format_seeds(records)}.", key_of_dashes(**DIRECTIONS)
+    )
     return figure
 
 
@@ -304,26 +313,28 @@ def improvement(records: list[Record]) -> Figure:
 
     def place(record: Record) -> tuple:
         key = sampler_key(record)
-        return in_order(key), learning_rate(record), key, record.choices["data"]
+        return sampler_order(key), learning_rate(record), key, record.choices["data"]
 
-    found = {key: _with_longest_trials(some) for key, some in by(place, records).items()}
+    found = {key: _with_longest_trials(some) for key, some in group_by(place, records).items()}
     records = [record for some in found.values() for record in some]
     tables = list(dict.fromkeys(record.choices["data"] for record in records))
-    figure, axes = wrapped(len(tables))
+    figure, axes = new_panel_grid(len(tables))
     panels = dict(zip(tables, axes, strict=True))
     rates = sorted({rate for _, rate, _, _ in found}, reverse=True)
     dashes = dict(zip(rates, cycle(DASHES), strict=False))
     for (_, rate, key, data), some in sorted(found.items()):
-        drawn = line(key) | {"markevery": None, "linestyle": dashes[rate]}
-        text = named(label(key), f"rate {rate:g}")
-        line_and_band(panels[data], at_settings(_trials(alone(some))), label=text, **drawn)
+        drawn = sampler_line_style(key) | {"markevery": None, "linestyle": dashes[rate]}
+        text = join_label(sampler_label(key), f"rate {rate:g}")
+        line_and_band(
+            panels[data], means_by_setting(_trials(require_one_setting(some))), label=text, **drawn
+        )
     for data, ax in panels.items():
-        ax.set(xlabel="sampling steps in learning", yscale="log", title=words(data))
+        ax.set(xlabel="sampling steps in learning", yscale="log", title=spell_name(data))
     axes[0].set_ylabel("minus log-likelihood of\nvalidation rows, nats")
     betas = sorted({record.config["task"]["trial_steps"] for record in records})
     steps = " or ".join(f"{count:,}" for count in betas)
     note = f"Trial values: AIS of {steps} betas, often too high. A sampling step is one evaluation."
-    explain(figure, f"{note} {spread_over(records)}")
+    label_lines_and_legend(figure, f"{note} {describe_band(records)}")
     return figure
 
 
@@ -366,7 +377,7 @@ def ladders(records: list[Record]) -> Figure:
     4); its integral is the barrier. Of several seeds the first is drawn. Raises LookupError if no
     record has ladders.
     """
-    _, rows = differing(holding(records, "ladders", task="log_z"))
+    _, rows = settings_table(require_records_with(records, "ladders", task="log_z"))
     figure, _ = new_figure(2, rows=len(rows), height=2.4)
     for row, (texts, (record, *_)) in enumerate(rows):
         barrier, walk = figure.axes[2 * row : 2 * row + 2]
@@ -378,8 +389,10 @@ def ladders(records: list[Record]) -> Figure:
         own = [text for text in texts if text] or [record.choices["model"]]
         barrier.set_title(f"{', '.join(own)}: barrier {rejected.sum():.1f}")
         for replica in range(min(WALKS, level.shape[1])):
-            walk.plot(level[:, replica], color=series(replica)["color"], lw=0.9)
+            walk.plot(level[:, replica], color=numbered_style(replica)["color"], lw=0.9)
         walk.set(xlabel="draw", ylabel="level")
         walk.set_title(f"one ladder, {arrays['trips'].mean():.1f} round trips a ladder")
-    explain(figure, "Level 0 is p0, the highest the target. Three of the replicas are drawn.")
+    label_lines_and_legend(
+        figure, "Level 0 is p0, the highest the target. Three of the replicas are drawn."
+    )
     return figure

@@ -18,8 +18,8 @@ from optuna.distributions import (
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from latticework.experiments.figures.style import colour, explain, new_figure
-from latticework.experiments.records.grouping import groups, look, seeds
+from latticework.experiments.figures.style import colour, label_lines_and_legend, new_figure
+from latticework.experiments.records.grouping import format_seeds, groups, sampler_style
 from latticework.experiments.records.record import Record
 
 FEWEST = 2  # trials of which an importance can be computed
@@ -40,12 +40,14 @@ def history(records: list[Record]) -> Figure:
         lowest = study.direction == optuna.study.StudyDirection.MINIMIZE
         best = (np.minimum if lowest else np.maximum).accumulate(values)
         numbers = [trial.number + 1 for trial in trials]
-        dots = {"color": shade, "marker": look(key[0]).marker, "linestyle": "none"}
+        dots = {"color": shade, "marker": sampler_style(key[0]).marker, "linestyle": "none"}
         ax.plot(numbers, values, markersize=3, **dots)
         ax.plot(numbers, best, color=shade, drawstyle="steps-post", label=name)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="trial", ylabel=_aim(records))
-    explain(figure, f"Dots: trials; lines: the best so far. {seeds(records)}.")
+    label_lines_and_legend(
+        figure, f"Dots: trials; lines: the best so far. {format_seeds(records)}."
+    )
     return figure
 
 

@@ -20,7 +20,14 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
-from latticework.experiments.records.grouping import SAMPLERS, by_setting, look, once, seeds, words
+from latticework.experiments.records.grouping import (
+    SAMPLERS,
+    by_setting,
+    drop_repeated_runs,
+    format_seeds,
+    sampler_style,
+    spell_name,
+)
 from latticework.experiments.records.identity import SEEDS
 from latticework.experiments.records.record import Record
 
@@ -29,13 +36,13 @@ INKS = ("#0072B2", "#C44E00", "#00785A", "#A8457F", "#555555", "#7A6A00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 SPACING = 0.15  # between the markers of a line, as a share of the panel's diagonal
-PAGE = 7.2  # inches: the width of two panels and of a page
-LINE = 0.15  # inches of a line of a legend
-NARROW = 24  # characters of a line of a name
-SEEN = 0.01  # of the panel's height: a narrower band is hidden by its line
+PAGE_INCHES = 7.2  # inches: the width of two panels and of a page
+LEGEND_LINE_INCHES = 0.15  # inches of a line of a legend
+LABEL_CHARACTERS = 24  # characters of a line of a name
+MIN_VISIBLE_BAND = 0.01  # of the panel's height: a narrower band is hidden by its line
 GREY = "#666666"
 ARROWS = "\N{UPWARDS ARROW}\N{DOWNWARDS ARROW}"
-BAND = "band: one standard deviation"  # of `spread_over`
+BAND = "band: one standard deviation"  # of `describe_band`
 EVERY = slice(None)
 
 
@@ -67,7 +74,9 @@ def readings(records: Sequence[Record], column: str, shown: slice = EVERY) -> ND
     return np.array([record.metrics[column][shown] for record in records])
 
 
-def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice = EVERY) -> Means:
+def means_by_reading(
+    records: Sequence[Record], metric: str, axis: str, shown: slice = EVERY
+) -> Means:
     """`metric` against `axis` (step, seconds ...) at the readings `shown` of each record.
 
     The places are medians over runs: a run that was slowed down shifts no line. Raises LookupError
@@ -78,7 +87,7 @@ def at_readings(records: Sequence[Record], metric: str, axis: str, shown: slice 
     return Means(x, y.mean(0), deviation(y))
 
 
-def at_places(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
+def means_on_common_grid(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
     """`metric` against `axis`, for runs whose readings follow a clock and so differ in their steps.
 
     Each run is interpolated, linearly in the logarithm of `axis`, at the same places, which are
@@ -89,13 +98,13 @@ def at_places(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
     low = max(table[axis].iloc[0] for table in tables)
     high = min(table[axis].iloc[-1] for table in tables)
     if low > high:
-        return [one for record in records for one in at_places([record], metric, axis)]
+        return [one for record in records for one in means_on_common_grid([record], metric, axis)]
     x = np.geomspace(low, high, min(len(table) for table in tables))
     y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
     return [Means(x, y.mean(0), deviation(y))]
 
 
-def at_settings(values: Mapping[float, Sequence[float]]) -> Means:
+def means_by_setting(values: Mapping[float, Sequence[float]]) -> Means:
     """One value a run by setting; settings may have different numbers of runs."""
     x = sorted(values)
     mean, spread = (np.array([f(values[place]) for place in x]) for f in (np.mean, deviation))
@@ -116,27 +125,27 @@ def line_and_band(ax: Axes, means: Means, **line: Any) -> Line2D:
 def band(ax: Axes, line: Line2D, low: ArrayLike, high: ArrayLike) -> None:
     """Fill the area between `low` and `high`, at the places and in the colour of `line`."""
     ax.fill_between(line.get_xdata(), low, high, color=line.get_color(), alpha=0.2, lw=0)
-    remember(line, low, high)
+    attach_band(line, low, high)
 
 
-def remember(line: Line2D, low: ArrayLike, high: ArrayLike) -> None:
-    """Keep the ends of the band or bars of `line` with it, for `edges`."""
+def attach_band(line: Line2D, low: ArrayLike, high: ArrayLike) -> None:
+    """Keep the ends of the band or bars of `line` with it, for `band_of_line`."""
     line.band = np.asarray(low), np.asarray(high)  # type: ignore[attr-defined]
 
 
-def edges(line: Line2D) -> tuple[NDArray, NDArray]:
+def band_of_line(line: Line2D) -> tuple[NDArray, NDArray]:
     """The ends of the band of `line`; empty if it has none."""
     return getattr(line, "band", (np.empty(0), np.empty(0)))
 
 
 def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:
     """The sampler's colour. Several lines of one sampler get shades of it, from dark to its own."""
-    own = look(key[0]).colour
+    own = sampler_style(key[0]).colour
     share = 1 - 0.6 * (of - 1 - place) / max(1, of - 1)
     return own if share == 1 else tuple(part * share for part in to_rgb(own))
 
 
-def line(key: tuple[str, int], place: int = 0, of: int = 1) -> dict[str, Any]:
+def sampler_line_style(key: tuple[str, int], place: int = 0, of: int = 1) -> dict[str, Any]:
     """Colour, marker and dashes of a sampler's line, for `Axes.plot`.
 
     Lines of larger blocks or more flips are dashed. Several lines of one sampler alternate in their
@@ -149,12 +158,12 @@ def line(key: tuple[str, int], place: int = 0, of: int = 1) -> dict[str, Any]:
     return {
         "color": colour(key, place, of),
         "linestyle": DASHES[larger + 2 * (place % 2)],
-        "marker": look(name).marker,
+        "marker": sampler_style(name).marker,
         "markevery": (SPACING * (number % 5) / 5, SPACING),
     }
 
 
-def series(number: int) -> dict[str, Any]:
+def numbered_style(number: int) -> dict[str, Any]:
     """Colour and marker of line `number` of a figure whose lines are no samplers."""
     return {
         "color": INKS[number % len(INKS)],
@@ -164,7 +173,11 @@ def series(number: int) -> dict[str, Any]:
 
 
 def new_figure(
-    columns: int = 1, width: float = PAGE / 2, height: float = 2.8, rows: int = 1, **more: Any
+    columns: int = 1,
+    width: float = PAGE_INCHES / 2,
+    height: float = 2.8,
+    rows: int = 1,
+    **more: Any,
 ) -> tuple[Figure, Any]:
     """A figure with `rows` and `columns` of panels. `width` and `height` of a panel in inches.
 
@@ -179,7 +192,7 @@ def new_figure(
     return figure, axes
 
 
-def wrapped(count: int, across: int = 2, **size: float) -> tuple[Figure, list[Axes]]:
+def new_panel_grid(count: int, across: int = 2, **size: float) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels, at most `across` side by side."""
     figure, _ = new_figure(min(across, count), rows=math.ceil(count / across), **size)
     for ax in figure.axes[count:]:
@@ -189,10 +202,14 @@ def wrapped(count: int, across: int = 2, **size: float) -> tuple[Figure, list[Ax
 
 def key_of_dashes(**names: str) -> list[Line2D]:
     """Entries of a legend that say what dashes mean: `key_of_dashes(forward="-", reverse="--")`."""
-    return [Line2D([], [], color=GREY, ls=dash, label=words(text)) for text, dash in names.items()]
+    return [
+        Line2D([], [], color=GREY, ls=dash, label=spell_name(text)) for text, dash in names.items()
+    ]
 
 
-def printed(ax: Axes, x: float | None, y: float, text: str = "the paper", **style: Any) -> None:
+def draw_published(
+    ax: Axes, x: float | None, y: float, text: str = "the paper", **style: Any
+) -> None:
     """Show a number that a paper prints: a cross, or a dashed line where it has no `x`."""
     if x is None:
         ax.axhline(
@@ -203,7 +220,7 @@ def printed(ax: Axes, x: float | None, y: float, text: str = "the paper", **styl
         ax.plot(x, y, label=text, **{**cross, **style})
 
 
-def explain(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
+def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
     """Name each line at its end, and write `note` and a legend of what has no end below the panels.
 
     Dots and bars have no end. `extra` are further entries of the legend, such as `key_of_dashes`.
@@ -253,14 +270,14 @@ def _legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
     )  # fmt: skip
     legend.get_title().set_color(GREY)
     lines = len(head) + math.ceil(len(handles) / columns)
-    figure.set_figheight(figure.get_figheight() + LINE * (lines + 0.5))
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE_INCHES * (lines + 0.5))
 
 
 def _has_band(ax: Axes, line: Line2D) -> bool:
     """Whether the line has a band or bars that reach beyond its width."""
     x = np.asarray(line.get_xdata(), float)
-    low, high = (_shares(ax, line, np.column_stack([x[: len(y)], y])) for y in edges(line))
-    return bool(low.size and np.nanmax(high[:, 1] - low[:, 1]) > SEEN)
+    low, high = (_shares(ax, line, np.column_stack([x[: len(y)], y])) for y in band_of_line(line))
+    return bool(low.size and np.nanmax(high[:, 1] - low[:, 1]) > MIN_VISIBLE_BAND)
 
 
 def _shares(ax: Axes, line: Line2D, points: NDArray) -> NDArray:
@@ -279,13 +296,14 @@ def _name(ax: Axes, line: Line2D) -> Annotation:
     x, y = shares[last]
     text, heights = str(line.get_label()), shares[inside, 1]
     text = text if "$" in text else text.replace("_", " ")
-    if heights.max() > 1 + SEEN:
+    if heights.max() > 1 + MIN_VISIBLE_BAND:
         text += f" {ARROWS[0]} {data[inside, 1].max():.2g}"
-    elif heights.min() < -SEEN:
+    elif heights.min() < -MIN_VISIBLE_BAND:
         text += f" {ARROWS[1]} {data[inside, 1].min():.2g}"
     return ax.annotate(
-        "\n".join(textwrap.wrap(text, NARROW)), (x, min(max(y, 0), 1)), xycoords="axes fraction",
-        xytext=(6, 0), textcoords="offset points", va="center", fontsize=7.5, linespacing=0.9,
+        "\n".join(textwrap.wrap(text, LABEL_CHARACTERS)), (x, min(max(y, 0), 1)),
+        xycoords="axes fraction", xytext=(6, 0), textcoords="offset points", va="center",
+        fontsize=7.5, linespacing=0.9,
         color=line.get_color(), bbox={"fc": "white", "alpha": 0.7, "lw": 0, "pad": 0},
         arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.5, "relpos": (0, 0.5),
                     "shrinkA": 0, "shrinkB": 0},
@@ -314,32 +332,32 @@ def _spread(names: Sequence[Annotation], bottom: float, top: float, rounds: int 
         name.set_position((6, shift / dots))
 
 
-def averaged(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
+def describe_runs(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
     """The runs that a figure of `records` averages: `seeds 0-4`, or `3 to 5 runs, seeds 0-4`.
 
     Records that differ only in seed and `axes` are averaged. The numbers of runs are given unless
     every average includes all seeds.
     """
-    kept = once(records)
+    kept = drop_repeated_runs(records)
     sizes = sorted({len(part) for part in by_setting(kept, axes)})
     every = {tuple(record.config.get(key) for key in SEEDS) for record in kept}
     if sizes in ([1], [len(every)]):
-        return seeds(kept)
+        return format_seeds(kept)
     count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    return f"{count} runs, {seeds(kept)}"
+    return f"{count} runs, {format_seeds(kept)}"
 
 
-def spread_over(
+def describe_band(
     records: Iterable[Record], band: str = "one standard deviation", axes: Sequence[str] = ()
 ) -> str:
     """A sentence that explains lines and bands of means over the runs of `records`.
 
-    `axes` are those of `averaged`.
+    `axes` are those of `describe_runs`.
     """
-    kept = once(records)
+    kept = drop_repeated_runs(records)
     if len(by_setting(kept, axes)) == len(kept):
-        return f"One run a line, {seeds(kept)}."
-    return f"Mean over {averaged(kept, axes)}; band: {band}."
+        return f"One run a line, {format_seeds(kept)}."
+    return f"Mean over {describe_runs(kept, axes)}; band: {band}."
 
 
 def mark_substitute(figure: Figure, records: list[Record]) -> None:

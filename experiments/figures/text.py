@@ -14,8 +14,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from latticework.experiments.records.escapes import escape_html
-from latticework.experiments.records.grouping import by, groups, label, look, named
-from latticework.experiments.records.numbers import comparable, estimate, published
+from latticework.experiments.records.grouping import (
+    group_by,
+    groups,
+    join_label,
+    sampler_label,
+    sampler_style,
+)
+from latticework.experiments.records.numbers import (
+    estimate,
+    published_estimate,
+    published_if_same_data,
+)
 from latticework.experiments.records.record import Record
 
 COLUMNS = {  # of the scores in a record, in the paper's order
@@ -37,7 +47,7 @@ STYLE = """body {font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; c
 h3 {margin-bottom: 0} p {margin: .2em 0} .source {color: #666}"""
 
 
-def filled(records: list[Record]) -> list[Record]:
+def infilling_records(records: list[Record]) -> list[Record]:
     """The runs of task=text_infilling on the data's sentences. LookupError if there is none."""
     found = [r for r in records if "scores" in r.document and not r.config["task"].get("text")]
     if not found:
@@ -52,7 +62,7 @@ def language(record: Record) -> str:
 
 
 def by_language(records: list[Record]) -> dict[str, list[Record]]:
-    return by(language, records)
+    return group_by(language, records)
 
 
 def table3(records: list[Record]) -> pd.DataFrame:
@@ -63,9 +73,9 @@ def table3(records: list[Record]) -> pd.DataFrame:
     Raises LookupError if no record fits.
     """
     rows = []
-    for name, group in by_language(filled(records)).items():
+    for name, group in by_language(infilling_records(records)).items():
         for part in groups(group):
-            runs, sampler = part.records, named(look(part.key[0]).label, part.differs)
+            runs, sampler = part.records, join_label(sampler_style(part.key[0]).label, part.differs)
             row: dict[str, object] = {"model": name, "sampler": sampler}
             for score, heading in COLUMNS.items():
                 row[heading] = estimate(r.document["scores"][score] for r in runs)
@@ -75,12 +85,16 @@ def table3(records: list[Record]) -> pd.DataFrame:
             rows.append({**row, "sentences": runs[0].variant})
     for model, name in PUBLISHED.items():
         for sampler in ("gibbs", "gwg", "dula", "dmala"):
-            numbers = {h: published("table3", model, sampler, s) for s, h in COLUMNS.items()}
-            rows.append({"model": f"{name}, published", "sampler": look(sampler).label, **numbers})
+            numbers = {
+                h: published_estimate("table3", model, sampler, s) for s, h in COLUMNS.items()
+            }
+            rows.append(
+                {"model": f"{name}, published", "sampler": sampler_style(sampler).label, **numbers}
+            )
     return pd.DataFrame(rows)
 
 
-def beside(records: list[Record]) -> pd.DataFrame:
+def paper_comparison(records: list[Record]) -> pd.DataFrame:
     """Scores in percent as in Zhang et al. (2022), Table 3: `here / paper`.
 
     A row for each model and sampler, at its first setting. Beside a model that is not the paper's
@@ -88,15 +102,15 @@ def beside(records: list[Record]) -> pd.DataFrame:
     fits.
     """
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for name, group in by_language(filled(records)).items():
+    for name, group in by_language(infilling_records(records)).items():
         model = next((key for key, used in PUBLISHED.items() if used == name), "bert_base")
         for part in groups(group):
             sampler = part.key[0]
-            row = {"model here": name, "sampler": look(sampler).label}
+            row = {"model here": name, "sampler": sampler_style(sampler).label}
             for score, heading in COLUMNS.items():
-                if published("table3", model, sampler, score):  # perplexity is ours alone
+                if published_estimate("table3", model, sampler, score):  # perplexity is ours alone
                     here = estimate(r.document["scores"][score] for r in part.records)
-                    paper = comparable(part.records, "table3", model, sampler, score)
+                    paper = published_if_same_data(part.records, "table3", model, sampler, score)
                     row[heading] = f"{here.text()} / {paper.mean:.2f}" if paper else here.text()
             rows.setdefault((name, sampler), row)
     return pd.DataFrame(rows.values())
@@ -123,11 +137,11 @@ def sentences(
     record has any.
     """
     parts = []
-    for name, group in by_language(filled(records)).items():
+    for name, group in by_language(infilling_records(records)).items():
         runs = {
-            named("Gibbs" if part.key == ("gibbs", 1) else label(part.key), part.differs): min(
-                part.records, key=lambda record: record.config["seed"]
-            )
+            join_label(
+                "Gibbs" if part.key == ("gibbs", 1) else sampler_label(part.key), part.differs
+            ): min(part.records, key=lambda record: record.config["seed"])
             for part in groups(group)
         }
         texts = {sampler: generated(run) for sampler, run in runs.items()}
@@ -152,7 +166,7 @@ def generated(record: Record) -> list[dict[str, Any]]:
     return record.document["generated"]
 
 
-def marked(entry: dict[str, Any], each: int) -> list[list[Word]]:
+def mark_words(entry: dict[str, Any], each: int) -> list[list[Word]]:
     """The `each` most likely sentences, their words marked by kind; word pieces are joined."""
     shown = entry["written"][:each]
     lines = []
@@ -189,7 +203,7 @@ def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
         body.append(f'<p class="source">{origin}: {original}<br>{model}</p>')
         for sampler, own in entries.items():
             body.append(f"<h3>{escape_html(sampler)}</h3>")
-            for line in marked(own, each):
+            for line in mark_words(own, each):
                 words = [
                     escape_html(w.text) if w.kind == "given"
                     else f'<span class="{w.kind}">{escape_html(w.text)}</span>'
@@ -213,7 +227,7 @@ def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
         heading = shorten(f"{name}, {entry['origin']}: {_prompt(entry)}", 3 * WIDTH)
         lines += _wrapped([Word(word, "given") for word in heading.split()])
         for sampler, own in entries.items():
-            for line in marked(own, each):
+            for line in mark_words(own, each):
                 first, *rest = _wrapped(line, WIDTH - 9)
                 lines.append([Word(f"{sampler:8}", "given"), *first])
                 lines += [[Word(" " * 8, "given"), *more] for more in rest]

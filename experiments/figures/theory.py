@@ -16,37 +16,38 @@ from latticework.experiments.figures.style import (
     GREY,
     INKS,
     Means,
-    averaged,
+    attach_band,
     band,
     colour,
-    explain,
+    describe_band,
+    describe_runs,
+    draw_published,
     key_of_dashes,
-    line,
+    label_lines_and_legend,
     line_and_band,
     new_figure,
-    printed,
-    remember,
-    series,
-    spread_over,
+    numbered_style,
+    sampler_line_style,
 )
 from latticework.experiments.records.grouping import (
-    alone,
-    by,
     by_sampler,
+    format_seeds,
+    group_by,
     groups,
-    holding,
-    label,
-    named,
-    seeds,
+    join_label,
+    require_one_setting,
+    require_records_with,
+    sampler_label,
 )
-from latticework.experiments.records.numbers import comparable
+from latticework.experiments.records.numbers import published_if_same_data
 from latticework.experiments.records.record import Record
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:
     """All metrics.csv with `column` as one table, with the seed. LookupError if there is none."""
     return pd.concat(
-        record.metrics.assign(seed=record.config["seed"]) for record in holding(records, column)
+        record.metrics.assign(seed=record.config["seed"])
+        for record in require_records_with(records, column)
     )
 
 
@@ -56,12 +57,12 @@ def _dots(ax: Axes, table: pd.DataFrame, x: str, **style: Any) -> None:
     spread = found["std"].fillna(0)
     look = {"marker": "o", "markersize": 3.5, "linestyle": "none", **style}
     bars = ax.errorbar(found.index, found["mean"], yerr=spread, **look)
-    remember(bars.lines[0], found["mean"] - spread, found["mean"] + spread)
+    attach_band(bars.lines[0], found["mean"] - spread, found["mean"] + spread)
 
 
 def bias_against_step_size(records: list[Record]) -> Figure:
     """Figure 1a: |pi_alpha - pi|_1 against alpha, and against 1 / (2 alpha) in both coordinates."""
-    records = alone((r for r in records if "closed_form" in r.metrics), ["model.low"])
+    records = require_one_setting((r for r in records if "closed_form" in r.metrics), ["model.low"])
     units = dict(list(_table(records, "closed_form").groupby("unit")))
     figure, (left, right) = new_figure(2, height=3.2)
     first = next(iter(units.values()))
@@ -74,7 +75,7 @@ def bias_against_step_size(records: list[Record]) -> Figure:
     left.plot(noise.index, noise, ":", color=GREY, lw=1, label="sampling noise")
     left.plot(alpha, one["repaired"], "-.", color=INKS[2], lw=1, label="bound, any coordinates")
     for number, (unit, table) in enumerate(units.items()):
-        style = {**series(number), "markersize": 4, "linewidth": 1}
+        style = {**numbered_style(number), "markersize": 4, "linewidth": 1}
         exact = table.groupby("step_size").first().reset_index()
         name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"squared distance {unit:g}")
         scaled = exact["step_size"] / unit
@@ -95,8 +96,8 @@ def bias_against_step_size(records: list[Record]) -> Figure:
         xlabel=r"$1 / (2 \alpha)$, $\alpha$ in the coordinates' own units",
         ylabel=r"$\ln \|\pi_\alpha - \pi\|_1$",
     )
-    note = f"Lines are exact; simulations have {seeds(records)}."
-    explain(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
+    note = f"Lines are exact; simulations have {format_seeds(records)}."
+    label_lines_and_legend(figure, note, key_of_dashes(**{"Theorem 5.1": "--"}))
     return figure
 
 
@@ -105,15 +106,15 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
     kept = [record for record in records if "epsilon" in record.config["model"]]
     if not kept:
         raise LookupError("no record has a target with epsilon")
-    shown = alone(kept, ["model.epsilon", "model.a", "model.b"])
-    panels = by(lambda record: (record.setting("model.a"), record.setting("model.b")), shown)
+    shown = require_one_setting(kept, ["model.epsilon", "model.a", "model.b"])
+    panels = group_by(lambda record: (record.setting("model.a"), record.setting("model.b")), shown)
     figure, axes = new_figure(len(panels), height=3.2)
     ordered = sorted(panels.items(), reverse=True)
     for ax, ((a, b), some) in zip(np.atleast_1d(axes), ordered, strict=True):
         tables = [r.metrics.assign(epsilon=r.setting("model.epsilon")) for r in some]
         curves = pd.concat(tables).groupby(["unit", "step_size"])
         for number, ((unit, alpha), table) in enumerate(curves):
-            exact, style = table.groupby("epsilon").first(), series(number)
+            exact, style = table.groupby("epsilon").first(), numbered_style(number)
             text = rf"DULA, $\alpha$ = {alpha / unit:g}"
             width = 1.2 + 1.5 * (len(curves) - number - 1)  # curves that agree stay visible
             ax.plot(exact.index, exact["exact"], lw=width, label=text, color=style["color"])
@@ -126,9 +127,11 @@ def bias_against_epsilon(records: list[Record]) -> Figure:
     first = np.atleast_1d(axes)[0]
     first.set_ylabel(r"$\|\pi_\alpha - \pi\|_1$ ($\alpha$ in {0, 1} units)")
     worst = max(record.metrics["adjusted"].max() for record in shown)
-    note = f"Lines are exact; markers are simulated, with the spread over {averaged(kept)}."
+    note = f"Lines are exact; markers are simulated, with the spread over {describe_runs(kept)}."
     note += f" The enumerated bias of DMALA is at most {worst:.0e}."
-    explain(figure, note, key_of_dashes(**{"Theorem 5.2, its proof's constants": "--"}))
+    label_lines_and_legend(
+        figure, note, key_of_dashes(**{"Theorem 5.2, its proof's constants": "--"})
+    )
     return figure
 
 
@@ -136,7 +139,7 @@ def proposal_bias(
     records: list[Record], step_sizes: list[float], deviations: list[float]
 ) -> Figure:
     """Theorem 6.1: |E[q-hat_i] - q_i|_1 and its bounds against sigma and against 1 / (2 alpha)."""
-    table = _table(alone(r for r in records if "with_half" in r.metrics), "with_half")
+    table = _table(require_one_setting(r for r in records if "with_half" in r.metrics), "with_half")
     figure, (left, right) = new_figure(2, height=3.2)
     for number, alpha in enumerate(step_sizes):
         rows = table[table["step_size"] == alpha].sort_values("sigma")
@@ -151,13 +154,13 @@ def proposal_bias(
     right.set_xlabel(r"$1 / (2 \alpha)$")
     left.set_ylabel(r"largest $\|E[\hat q_i] - q_i\|_1$")
     bounds = {"Theorem 6.1": "--", "Theorem 6.1 with Eq. (2)'s 1/2": ":"}
-    explain(figure, "Exact: no seeds, no bands.", key_of_dashes(**bounds))
+    label_lines_and_legend(figure, "Exact: no seeds, no bands.", key_of_dashes(**bounds))
     return figure
 
 
 def _with_bounds(ax: Axes, x: pd.Series, rows: pd.DataFrame, text: str, number: int) -> None:
     """The bias against `x` as a solid line, and its two bounds as thin ones."""
-    style = {**series(number), "markersize": 4}
+    style = {**numbered_style(number), "markersize": 4}
     ax.plot(x, rows["bias"], label=text, **style)
     thin = {"color": style["color"], "lw": 0.8}
     ax.plot(x, rows["theorem"], "--", label=f"_{text}, Theorem 6.1", **thin)
@@ -169,11 +172,11 @@ def preconditioning(records: list[Record]) -> Figure:
 
     Lines and the ends of bands are means over seeds.
     """
-    records = holding(records, "thinned")
+    records = require_records_with(records, "thinned")
     figure, (left, right) = new_figure(2, height=3.6)
     found = by_sampler(records)
     for number, (key, group) in enumerate(found.items()):
-        tint, name = colour(key), label(key)
+        tint, name = colour(key), sampler_label(key)
         table = _table(group, "thinned").groupby(["power", "step_size", "step"]).mean()
         table = table.reset_index()
         last = table[table["step"] == table["step"].max()]
@@ -181,7 +184,12 @@ def preconditioning(records: list[Record]) -> Figure:
         shift = 1.06**number  # keeps equal points visible
         x = plain.index * shift
         wide = 3.2 - 2 * number  # lines that coincide stay visible
-        dots = {"color": tint, "marker": line(key)["marker"], "markersize": 4, "lw": max(1, wide)}
+        dots = {
+            "color": tint,
+            "marker": sampler_line_style(key)["marker"],
+            "markersize": 4,
+            "lw": max(1, wide),
+        }
         (drawn,) = left.plot(x, plain["log_rmse"], label=f"{name}, every step", **dots)
         band(left, drawn, plain["log_rmse_low"], plain["log_rmse_high"])
         left.plot(x, plain["thinned"], "--", label=f"{name}, every other step", **dots)
@@ -194,16 +202,16 @@ def preconditioning(records: list[Record]) -> Figure:
     steps = np.array(sorted(table["step"].unique()))
     right.plot(steps, -np.log(steps) / 2, color="black", lw=0.8, label="independent draws")
     for ax, name, text in ((left, "standard", ", at best"), (right, "preconditioned", "")):
-        if theirs := comparable(records, "appH", name):
-            printed(ax, None, theirs.mean, f"the paper{text}")
+        if theirs := published_if_same_data(records, "appH", name):
+            draw_published(ax, None, theirs.mean, f"the paper{text}")
         ax.axhline(math.log(0.5) / 2, color=GREY, lw=0.8, label="one of two sites stuck")
         ax.set_xscale("log")
     left.set(xlabel=r"step size $\alpha$", title="without preconditioner")
     right.set(xlabel="iterations", title="with preconditioner")
     left.set_ylabel("ln RMSE of the mean")
     several = any(len(group) > 1 for group in found.values())
-    runs = f"Mean over {averaged(records)}" if several else f"One run, {seeds(records)}"
-    explain(figure, f"{runs}; band: the middle 80 % of the chains.")
+    runs = f"Mean over {describe_runs(records)}" if several else f"One run, {format_seeds(records)}"
+    label_lines_and_legend(figure, f"{runs}; band: the middle 80 % of the chains.")
     return figure
 
 
@@ -212,13 +220,15 @@ def law_against_iterations(records: list[Record]) -> Figure:
 
     DULA is also compared with its own stationary law, to which it converges.
     """
-    sizes = by(lambda record: record.document["states"], holding(records, "to_unadjusted"))
+    sizes = group_by(
+        lambda record: record.document["states"], require_records_with(records, "to_unadjusted")
+    )
     figure, axes = new_figure(2, rows=len(sizes))
     for (joint, marginal), (states, some) in zip(
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True
     ):
         for group in groups(some):
-            style, name = line(group.key, group.place, group.of), group.label
+            style, name = sampler_line_style(group.key, group.place, group.of), group.label
             table = _table(group.records, "total_variation")
             _band(joint, table, "total_variation", name, style)
             _band(marginal, table, "marginal_error", name, style)
@@ -234,7 +244,9 @@ def law_against_iterations(records: list[Record]) -> Figure:
             ax.set(xscale="log", yscale="log", xlabel="iterations", title=f"{states} states")
         joint.set_ylabel("total variation to the target")
         marginal.set_ylabel("largest error of a marginal")
-    explain(figure, spread_over([record for some in sizes.values() for record in some]))
+    label_lines_and_legend(
+        figure, describe_band([record for some in sizes.values() for record in some])
+    )
     return figure
 
 
@@ -252,19 +264,19 @@ def unlearning(records: list[Record]) -> Figure:
 
     One line per coupling and setting. The chains are enumerated, so seeds do not matter.
     """
-    records = holding(records, "mixing", task="unlearning")
+    records = require_records_with(records, "mixing", task="unlearning")
     figure, (left, right) = new_figure(2)
     chains = {
-        named(f"a = {record.config['model']['coupling']}", group.differs): record
+        join_label(f"a = {record.config['model']['coupling']}", group.differs): record
         for group in groups(records, ["model.coupling"])
         for record in sorted(group.records, key=lambda one: one.config["model"]["coupling"])
     }
     for i, (text, record) in enumerate(chains.items()):
         metrics, mixing = record.metrics, record.arrays("mixing")
-        left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **series(i))
+        left.plot(metrics["lambda"], metrics["second_eigenvalue"], label=text, **numbered_style(i))
         for name, style in (("chain", "-"), ("staying_less", "--")):
             shown = text if name == "chain" else f"_{text}, {name}"
-            look = {"label": shown, "linewidth": 1.4, **series(i)}
+            look = {"label": shown, "linewidth": 1.4, **numbered_style(i)}
             right.plot(np.maximum(mixing[name], 1e-16), style, **look)
     left.set(
         xlabel=r"$\lambda$", ylabel=r"second eigenvalue of $A_\lambda$", title="how fast it mixes"
@@ -272,5 +284,5 @@ def unlearning(records: list[Record]) -> Figure:
     right.set(xlabel="steps", ylabel="total variation", title="distance to the stationary law")
     right.set_yscale("log")
     dashes = key_of_dashes(**{r"$\lambda = 0$": "-", r"the largest $\lambda$": "--"})
-    explain(figure, "Exact: no seeds, no bands.", dashes)
+    label_lines_and_legend(figure, "Exact: no seeds, no bands.", dashes)
     return figure

@@ -2,8 +2,8 @@
 
 A bundle keeps metrics.csv, the arrays that figures, tables and claims read, and run.json. Long
 entries of run.json, such as sentences, are kept of the first seed of each setting, which figures
-show. Curves have at most `ROWS[0]` rows, and fewer if the bundle would exceed `TARGET`. Numbers are
-rounded to 7 digits. Equal records give equal bytes.
+show. Curves have at most `CURVE_ROW_STEPS[0]` rows, and fewer if the bundle would exceed
+`TARGET_BUNDLE_BYTES`. Numbers are rounded to 7 digits. Equal records give equal bytes.
 """
 
 import json
@@ -25,10 +25,16 @@ from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.grouping import by_setting
 from latticework.experiments.records.record import Record
 
-ROWS = (200, 100, 50, 30)  # of a curve: the first that keeps to TARGET, or else the last
-LARGEST = 64 * 1024  # bytes of an array's file; larger ones are left out
-LONG = 4096  # characters of an entry of run.json; longer ones are kept of the first seed only
-TARGET = 200_000  # bytes of a bundle
+CURVE_ROW_STEPS = (
+    200,
+    100,
+    50,
+    30,
+)  # of a curve: the first that keeps to TARGET_BUNDLE_BYTES, or else the last
+MAX_ARRAY_BYTES = 64 * 1024  # bytes of an array's file; larger ones are left out
+# Longer entries of run.json are kept of the first seed only.
+MAX_ENTRY_CHARACTERS = 4096
+TARGET_BUNDLE_BYTES = 200_000  # bytes of a bundle
 # Keys of the configuration that a bundle leaves out.
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "also", "force")
 SOURCES = ("root", "cache")  # of its `data`
@@ -36,7 +42,7 @@ MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the 
 
 
 @dataclass(frozen=True)
-class Noting(Record):
+class ReadTracker(Record):
     """A record that logs the names of arrays that are read."""
 
     opened: set[str] = field(default_factory=set)
@@ -61,14 +67,16 @@ class Packed:
 
 def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
-    noting = [Noting(record.path, record.document) for record in records]
+    noting = [ReadTracker(record.path, record.document) for record in records]
     _open_all(noting, config)
     first = {min(some, key=_seeds).path for some in by_setting(records)}
     long = {r.path: set() if r.path in first else _long(r.document) for r in noting}
     arrays, too_large = _arrays(noting)
     target.parent.mkdir(parents=True, exist_ok=True)
     tables = [record.metrics for record in noting]
-    for rows in ROWS:  # thinned again and again, so that runs of an earlier bundle keep equal steps
+    for rows in (
+        CURVE_ROW_STEPS
+    ):  # thinned again and again, so that runs of an earlier bundle keep equal steps
         files, thinned = dict(arrays), 0
         tables = [thin(table, rows) for table in tables]
         for record, table in zip(noting, tables, strict=True):
@@ -79,26 +87,26 @@ def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
             kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
             files[f"{run}/run.json"] = _json(record, table, kept, long[record.path]).encode()
         write_archive(target, files)
-        if (size := target.stat().st_size) <= TARGET:
+        if (size := target.stat().st_size) <= TARGET_BUNDLE_BYTES:
             break
     left_out = sorted(set().union(*long.values()))
     return Packed(target, size, len(records), thinned, too_large, left_out)
 
 
-def _arrays(records: Sequence[Noting]) -> tuple[dict[str, bytes], list[str]]:
-    """The opened arrays of at most `LARGEST` bytes, by file, and a description of larger ones."""
+def _arrays(records: Sequence[ReadTracker]) -> tuple[dict[str, bytes], list[str]]:
+    """Return the opened arrays that are small enough, by file, and describe larger ones."""
     kept, too_large = {}, []
     for record in records:
         for name in sorted(record.opened):
             content = (record.path / f"{name}.npz").read_bytes()
-            if len(content) > LARGEST:
+            if len(content) > MAX_ARRAY_BYTES:
                 too_large.append(f"{record.path.name}/{name}.npz, {len(content)} bytes")
             else:
                 kept[f"{record.path.name}/{name}.npz"] = content
     return kept, too_large
 
 
-def thin(table: pd.DataFrame, rows: int = ROWS[0]) -> pd.DataFrame:
+def thin(table: pd.DataFrame, rows: int = CURVE_ROW_STEPS[0]) -> pd.DataFrame:
     """At most `rows` rows of a curve: both ends, and rows evenly spaced in index and in log index.
 
     A table that is not a curve is kept whole: its steps do not increase, or a column has gaps after
@@ -136,9 +144,13 @@ def _seeds(record: Record) -> tuple[int, int]:
 
 
 def _long(document: dict[str, Any]) -> set[str]:
-    """The entries of run.json that are longer than `LONG`."""
+    """The entries of run.json that are longer than `MAX_ENTRY_CHARACTERS`."""
     apart = ("files", "config", "overrides")
-    return {k for k, v in document.items() if k not in apart and len(json.dumps(v)) > LONG}
+    return {
+        k
+        for k, v in document.items()
+        if k not in apart and len(json.dumps(v)) > MAX_ENTRY_CHARACTERS
+    }
 
 
 def _json(record: Record, table: pd.DataFrame, kept: set[str], long: set[str]) -> str:

@@ -23,12 +23,24 @@ from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.draw import markdown, write_table
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import Holding, holdings
-from latticework.experiments.papers.view import Part, Report, Section, gather, peak_memory, verdicts
-from latticework.experiments.records.grouping import alone
-from latticework.experiments.records.numbers import duration, estimate, last, number
+from latticework.experiments.papers.inventory import ExperimentStatus, load_statuses
+from latticework.experiments.papers.view import (
+    Part,
+    Report,
+    Section,
+    build_report,
+    peak_memory,
+    verdicts,
+)
+from latticework.experiments.records.grouping import require_one_setting
+from latticework.experiments.records.numbers import (
+    duration,
+    estimate,
+    format_estimate,
+    last_reading,
+)
 from latticework.experiments.records.record import BUNDLES, load_all
-from latticework.experiments.runs.sweeps import declared
+from latticework.experiments.runs.sweeps import declared_sweep
 
 ROOT = CONF.parent
 UNKNOWN = "not measured"
@@ -44,7 +56,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
     Raises RuntimeError before it writes anything if a figure or table fails.
     """
     known = catalogue()
-    report = gather(None, bundles=bundles, known=known)
+    report = build_report(None, bundles=bundles, known=known)
     if report.failed:
         raise RuntimeError(f"nothing was written: {'; '.join(report.failed)}")
     results = root / "docs" / "results"
@@ -63,7 +75,7 @@ def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
         written.append(results / name)
         written[-1].write_text(text)
     for file, name, text in blocks(report, known, root, bundles):
-        file.write_text(replaced(file.read_text(), name, text))
+        file.write_text(replace_block(file.read_text(), name, text))
         written.append(file)
     return written
 
@@ -79,7 +91,7 @@ def blocks(
     ]
 
 
-def replaced(page_text: str, name: str, text: str) -> str:
+def replace_block(page_text: str, name: str, text: str) -> str:
     """The page with the text between `<!-- name -->` and `<!-- /name -->` replaced.
 
     Raises ValueError if the page has no such block.
@@ -197,11 +209,13 @@ def _note(folder: Path, name: str, bundles: Path) -> str:
     file = folder / "notes" / f"{name}.md"
     if not file.exists():
         return ""
-    return page.filled(file.read_text().strip(), last=partial(last_reading, bundles))
+    return page.filled(file.read_text().strip(), last=partial(format_last_reading, bundles))
 
 
-def last_reading(bundles: Path, experiment: str, column: str, settings: dict[str, Any]) -> str:
-    """The last reading of a column of metrics.csv: the mean over committed runs with `settings`.
+def format_last_reading(
+    bundles: Path, experiment: str, column: str, settings: dict[str, Any]
+) -> str:
+    """Format the last reading of a column of metrics.csv, the mean over some committed runs.
 
     `settings` are dotted keys of the configuration, or groups with their options, such as
     {"sampler": "dmala", "task.steps": 100}. Raises LookupError if no run has them, or if the runs
@@ -212,7 +226,9 @@ def last_reading(bundles: Path, experiment: str, column: str, settings: dict[str
         records = [one for one in records if value in (one.choices.get(key), one.setting(key))]
         if not records:
             raise LookupError(f"no committed run of {experiment} has {key}={value}")
-    return number(estimate(last(record, column) for record in alone(records)))
+    return format_estimate(
+        estimate(last_reading(record, column) for record in require_one_setting(records))
+    )
 
 
 def _bench(file: Path) -> tuple[str, str, str]:
@@ -263,7 +279,7 @@ def summary(report: Report) -> str:
 
 def best_samplers(bundles: Path = BUNDLES) -> str:
     """A table of the best samplers of each target of the benchmark, at the paper's scale."""
-    held = holdings(["benchmark"], None, bundles, ("paper",))["benchmark"]
+    held = load_statuses(["benchmark"], None, bundles, ("paper",))["benchmark"]
     if not (held and held[0].records):
         return "No records are committed yet: `python run.py experiment=benchmark` makes them."
     return markdown(winners(held[0].records))
@@ -276,12 +292,12 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
         for experiment in exhibit.of:
             names.setdefault(experiment, []).append(exhibit.name)
     names |= {experiment: ["aside"] for experiment in known.aside}
-    held = holdings(list(names), None, bundles, ("paper",))
+    held = load_statuses(list(names), None, bundles, ("paper",))
     rows = []
     for name, some in held.items():
         one, noted = (some[0] if some else None), known.times.get(name, {})
         documents = [record.document for record in one.records] if one else []
-        sweep = declared(name, "paper")
+        sweep = declared_sweep(name, "paper")
         rows.append(
             {
                 "id": ", ".join(names[name]),
@@ -305,7 +321,7 @@ def _data(config: Any) -> str:
     return str(swept or choice).replace(",", ", ") if data or swept else "none"
 
 
-def time_of(held: Holding | None, noted: dict[str, str], *, gpu: bool) -> str:
+def time_of(held: ExperimentStatus | None, noted: dict[str, str], *, gpu: bool) -> str:
     """Time of all runs of the sweep on a CPU or GPU.
 
     If declared runs are missing, the time in exhibits.yaml is used, because missing runs may cost

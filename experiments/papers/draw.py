@@ -29,7 +29,7 @@ from matplotlib.text import Text
 from omegaconf import DictConfig
 from PIL import Image
 
-from latticework.experiments.figures.style import PAGE, edges, mark_substitute
+from latticework.experiments.figures.style import PAGE_INCHES, band_of_line, mark_substitute
 from latticework.experiments.records.escapes import (
     escape_csv,
     escape_html,
@@ -37,17 +37,17 @@ from latticework.experiments.records.escapes import (
     escape_markdown,
     escape_terminal,
 )
-from latticework.experiments.records.identity import DRAWING, run_name
+from latticework.experiments.records.identity import FIGURE_GROUPS, run_name
 from latticework.experiments.records.numbers import Estimate
 from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors
-from latticework.experiments.runs.sweeps import asked, declared, exists
+from latticework.experiments.runs.sweeps import declared_sweep, experiment_exists, sweep_of_command
 
 log = logging.getLogger(__name__)
 PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
 COLUMNS = ("panel", "series", "x", "y", "low", "high")  # of the numbers of a figure
-OWN = "own"  # the folder of figures of runs with other settings
-MOST = 200_000  # characters of an SVG file
+OWN_RUNS_FOLDER = "own"  # the folder of figures of runs with other settings
+MAX_SVG_CHARACTERS = 200_000  # characters of an SVG file
 HUNDREDTHS = re.compile(r"(\.\d\d)\d+")  # of a point, beyond which no curve is seen
 
 
@@ -58,7 +58,7 @@ class Written(NamedTuple):
     failed: list[str]
 
 
-class Made(NamedTuple):
+class DrawnItem(NamedTuple):
     """A figure or table of an experiment, or the error that prevented it."""
 
     name: str
@@ -82,12 +82,12 @@ class Made(NamedTuple):
         """The reason why it could not be made, in one line; else ""."""
         if self.error is None:
             return ""
-        return errors.summary(self.error) if self.failed else str(self.error)
+        return errors.describe_error(self.error) if self.failed else str(self.error)
 
 
 def make_all(
     config: DictConfig, records: list[Record], words: Sequence[str] = ()
-) -> Iterator[Made]:
+) -> Iterator[DrawnItem]:
     """Yield every figure, then every table, of the experiment `config`, made from `records`.
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
@@ -95,7 +95,7 @@ def make_all(
     null is skipped. The caller must close the figures.
     """
     mpl.use("Agg")
-    for kind in DRAWING:
+    for kind in FIGURE_GROUPS:
         for name, spec in (config.get(kind) or {}).items():
             if spec is None:
                 continue
@@ -103,14 +103,14 @@ def make_all(
                 made = instantiate(spec, _convert_="all", _partial_=True)(records)
                 if isinstance(made, Figure):
                     mark_substitute(made, records)
-                    made.proof = proof(str(name), command(config, words), records)  # type: ignore[attr-defined]
+                    made.proof = provenance_json(str(name), command(config, words), records)  # type: ignore[attr-defined]
             except Exception as error:  # noqa: BLE001 - the others are to be made all the same
-                undone = Made(str(name), kind, None, error)
+                undone = DrawnItem(str(name), kind, None, error)
                 if undone.failed and errors.wants_traceback():
                     traceback.print_exception(error)
                 yield undone
                 continue
-            yield Made(str(name), kind, made)
+            yield DrawnItem(str(name), kind, made)
 
 
 def command(config: DictConfig, words: Sequence[str] = ()) -> str:
@@ -123,7 +123,7 @@ def command(config: DictConfig, words: Sequence[str] = ()) -> str:
     return shlex.join(["python", "-m", "latticework.scripts.figures", *shown])
 
 
-def proof(figure: str, command: str, records: Sequence[Record]) -> str:
+def provenance_json(figure: str, command: str, records: Sequence[Record]) -> str:
     """The JSON text beside a figure that `command` draws from `records` now.
 
     `records` has the fingerprint of each record by its place, and the SHA-256 of each bundle.
@@ -163,7 +163,7 @@ def png(figure: Figure, dpi: int) -> bytes:
     for text in figure.findobj(Text) if page else []:
         text.set_antialiased(False)
     drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, dpi=dpi * min(1, PAGE / figure.get_figwidth()), facecolor="white")
+    figure.savefig(drawn, dpi=dpi * min(1, PAGE_INCHES / figure.get_figwidth()), facecolor="white")
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(16 if page else 256, dither=Image.Dither.NONE)
     few.save(small, "PNG", optimize=True)
@@ -186,13 +186,13 @@ def svg(figure: Figure) -> str:
         figure.savefig(drawn, format="svg", metadata={"Date": None}, facecolor="white")
     text = re.sub(r' d="[^"]*"', lambda path: HUNDREDTHS.sub(r"\1", path[0]), drawn.getvalue())
     for index, line in enumerate(lines):
-        name, told = escape_html(str(line.get_label())), "\n".join(_told(line))
+        name, told = escape_html(str(line.get_label())), "\n".join(_line_tooltip(line))
         group = f'<g data-name="{name}"><title>{name}\n{told}</title>'
         text = text.replace(f'<g id="series{index}">', group, 1)
-    return text if len(text) <= MOST else ""
+    return text if len(text) <= MAX_SVG_CHARACTERS else ""
 
 
-def _told(line: Line2D, most: int = 10) -> list[str]:
+def _line_tooltip(line: Line2D, most: int = 10) -> list[str]:
     """Some values of a line, which a browser shows below the mouse and below the line's name."""
     pairs: list[tuple[float, float]] = np.asarray(line.get_xydata(), dtype=float).tolist()
     points = [(x, y) for x, y in pairs if np.isfinite(y)]
@@ -202,7 +202,7 @@ def _told(line: Line2D, most: int = 10) -> list[str]:
     return [f"{x:.4g}: {y:.4g}" for x, y in shown]
 
 
-def drawn(
+def draw_for_command(
     config: DictConfig, words: Sequence[str], folder: Path, records: Sequence[Record]
 ) -> Written:
     """Draw the figures and tables of `config` for a command with the overrides `words`.
@@ -212,16 +212,24 @@ def drawn(
     if not records:
         log.warning("no figures: no finished run under %s", folder)
         return Written([], [])
-    command = asked(config, words)  # an experiment outside of conf/ declares what its YAML has
-    sweep = declared(config.name, config.scale) if exists(config.name) else asked(config)
+    command = sweep_of_command(
+        config, words
+    )  # an experiment outside of conf/ declares what its YAML has
+    sweep = (
+        declared_sweep(config.name, config.scale)
+        if experiment_exists(config.name)
+        else sweep_of_command(config)
+    )
     mine, others = sweep.divided(records)
     if not (mine or words):  # redrawing an experiment that has only runs with other settings
-        return draw_all(config, folder, others, OWN)
+        return draw_all(config, folder, others, OWN_RUNS_FOLDER)
     wanted = command.found(records) if command.runs else others
     declares_all = bool(command.runs) and command.kinds <= sweep.kinds
     if declares_all or (wanted and {id(r) for r in wanted} <= {id(r) for r in mine}):
         return draw_all(config, folder, mine)
-    return draw_all(config, folder, wanted, f"{OWN}/{run_name(words, command.skipped)}", words)
+    return draw_all(
+        config, folder, wanted, f"{OWN_RUNS_FOLDER}/{run_name(words, command.skipped)}", words
+    )
 
 
 def draw_all(
@@ -241,19 +249,21 @@ def draw_all(
     for made in make_all(config, records, words):
         if made.content is None:
             if made.failed:
-                written.failed.append(f"{made.name} was not drawn: {made.wanting} {_of(records)}")
+                written.failed.append(
+                    f"{made.name} was not drawn: {made.wanting} {_name_records(records)}"
+                )
             else:
                 log.warning("%s was not drawn: %s", made.name, escape_terminal(made.wanting))
             continue
         try:
             written.files.append(_written(made.content, folder / made.kind / within, made.name))
         except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
-            why = errors.summary(error)
-            written.failed.append(f"{made.name} was not written: {why} {_of(records)}")
+            why = errors.describe_error(error)
+            written.failed.append(f"{made.name} was not written: {why} {_name_records(records)}")
     return written
 
 
-def _of(records: Sequence[Record], most: int = 3) -> str:
+def _name_records(records: Sequence[Record], most: int = 3) -> str:
     """The records of a figure, for a message."""
     more = f" and {len(records) - most} more" if len(records) > most else ""
     return f"(records: {'; '.join(record.place for record in records[:most])}{more})"
@@ -307,7 +317,7 @@ def _lines(ax: Axes) -> Iterator[tuple[Any, ...]]:
         name = str(of_bars.get(line, line).get_label())
         if name.startswith(("_child", "_nolegend")):
             continue
-        low, high = edges(line)
+        low, high = band_of_line(line)
         x, y = (np.asarray(part) for part in line.get_data())
         for place in range(len(x)):
             ends = (part[place] if len(part) else None for part in (low, high))

@@ -15,24 +15,24 @@ from omegaconf import DictConfig
 from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
 from latticework.experiments.papers.draw import PACKAGES
-from latticework.experiments.records.grouping import once
-from latticework.experiments.records.identity import without_digits
-from latticework.experiments.records.record import BUNDLES, Record, read, versions
-from latticework.experiments.runs.sweeps import declared
+from latticework.experiments.records.grouping import drop_repeated_runs
+from latticework.experiments.records.identity import strip_digest
+from latticework.experiments.records.record import BUNDLES, Record, read_records, versions
+from latticework.experiments.runs.sweeps import declared_sweep
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 
 
-def stamp(records: Iterable[Record]) -> str:
+def hash_records(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
     prints = sorted(f"{record.place} {record.fingerprint}" for record in records)
-    return _digest([drawing(), *prints])
+    return _digest([hash_drawing_code(), *prints])
 
 
 @cache
-def drawing() -> str:
+def hash_drawing_code() -> str:
     """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
     files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
     prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
@@ -44,7 +44,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Holding:
+class ExperimentStatus:
     """The records of an experiment at a scale. `others` have settings outside the sweep."""
 
     experiment: str
@@ -62,7 +62,7 @@ class Holding:
     @property
     def stamp(self) -> str:
         """A hash of everything that decides how the holding is drawn."""
-        return f"{self.experiment} {self.scale} {stamp(self.shown)}"
+        return f"{self.experiment} {self.scale} {hash_records(self.shown)}"
 
     @property
     def missing(self) -> list[str]:
@@ -94,31 +94,31 @@ def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> 
     return " ".join(words + ([] if scale == "paper" else [f"scale={scale}"]))
 
 
-def holding(
+def load_status(
     experiment: str,
     scale: str,
     outputs: Path | None,
     bundles: Path = BUNDLES,
-) -> Holding | None:
+) -> ExperimentStatus | None:
     """The runs in `outputs`; if none finished there, those of the bundle (paper scale only).
 
     None if the experiment left no runs. With `outputs=None`, only the bundle is read.
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
-    found, damaged = ([], {}) if folder is None else read(folder)
+    found, damaged = ([], {}) if folder is None else read_records(folder)
     place = "outputs"
     if not found and scale == "paper" and bundle.is_file():
-        (found, _), place, folder = read(bundle), bundle.name, None
+        (found, _), place, folder = read_records(bundle), bundle.name, None
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
-    failed |= {without_digits(name): fault for name, fault in damaged.items()}
+    failed |= {strip_digest(name): fault for name, fault in damaged.items()}
     if not (found or failed or stopped):
         return None
-    sweep, unique = declared(experiment, scale), once(found)
+    sweep, unique = declared_sweep(experiment, scale), drop_repeated_runs(found)
     mine, others = sweep.divided(unique)
     done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
     faults = tuple(damaged.values())
-    return Holding(
+    return ExperimentStatus(
         experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, faults, stopped,
         done,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
     for run in sorted(path.parent for path in folder.glob("*/.hydra")):
         if (run / "run.json").exists():
             continue
-        name = without_digits(run.name)
+        name = strip_digest(run.name)
         if (error := run / "error.txt").exists():
             failed[name] = (error.read_text().splitlines() or ["no reason given"])[0]
         else:
@@ -137,19 +137,20 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
     return failed, stopped
 
 
-def holdings(
+def load_statuses(
     experiments: Sequence[str],
     outputs: Path | None,
     bundles: Path = BUNDLES,
     scales: Sequence[str] = SCALES,
-) -> dict[str, list[Holding]]:
+) -> dict[str, list[ExperimentStatus]]:
     """The holdings of each experiment at all scales that have runs, the best scale first."""
     found = {
-        name: [holding(name, scale, outputs, bundles) for scale in scales] for name in experiments
+        name: [load_status(name, scale, outputs, bundles) for scale in scales]
+        for name in experiments
     }
     return {name: [one for one in some if one is not None] for name, some in found.items()}
 
 
-def pools(held: dict[str, list[Holding]]) -> dict[str, list[Pool]]:
+def pools(held: dict[str, list[ExperimentStatus]]) -> dict[str, list[Pool]]:
     """The pools that the ledger judges, by experiment, the best first."""
     return {name: [pool for one in some for pool in one.pools()] for name, some in held.items()}

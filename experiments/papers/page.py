@@ -12,7 +12,7 @@ from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.draw import markdown as table
 from latticework.experiments.papers.view import Part, Report
 from latticework.experiments.records.escapes import escape_markdown
-from latticework.experiments.records.numbers import number
+from latticework.experiments.records.numbers import format_estimate
 
 HERE = Path(__file__).parent
 PAGE = """<!doctype html>
@@ -86,7 +86,7 @@ def render(template: str, **values: Any) -> str:
         "file": file_name,
         "fresh": _fresh,
         "markdown": table,
-        "number": number,
+        "number": format_estimate,
         "plain": escape_markdown,  # what a record or a claim says
     }
     return environment.get_template(template).render(**values)

@@ -21,24 +21,32 @@ from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import SCALES, Holding, command, holdings, pools
+from latticework.experiments.papers.inventory import (
+    SCALES,
+    ExperimentStatus,
+    command,
+    load_statuses,
+    pools,
+)
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.records.numbers import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs import errors
-from latticework.experiments.runs.sweeps import also
+from latticework.experiments.runs.sweeps import extra_override_sets
 
 log = logging.getLogger(__name__)
 DPI = 220  # twice the pixels of a page of 7.2 inches
-FIRST = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS, Verdict.NOT_RUN)  # order of the report
-FEW = 3  # places that a sentence can name
-SAID = {  # of one claim, and of several
+VERDICT_ORDER = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS, Verdict.NOT_RUN)  # order of the report
+MAX_NAMED_PLACES = 3  # places that a sentence can name
+VERDICT_WORDS = {  # of one claim, and of several
     "holds": ("holds", "hold"),
     "does not hold": ("does not", "do not"),
     "not decided": ("is undecided", "are undecided"),
     "not run": ("was not run", "were not run"),
 }
-ALONE = SAID | {"not run": ("has no records", "have no records")}  # without the committed records
+ALONE = VERDICT_WORDS | {
+    "not run": ("has no records", "have no records")
+}  # without the committed records
 NOTICE = (
     "An installed package does not contain the committed records, so this report has only those of "
     "your outputs folder. In a checkout of the repository it shows all."
@@ -51,7 +59,7 @@ class Part:
 
     experiment: str
     command: str
-    holding: Holding | None
+    holding: ExperimentStatus | None
     drawn: Drawn
     facts: list[tuple[str, str]]
     problems: list[str]
@@ -84,7 +92,7 @@ class Report:
     @property
     def own(self) -> dict[str, int]:
         """The verdicts on the papers' own claims, counted."""
-        return tally([entry for entry in self.entries if not entry.claim.ours])
+        return count_verdicts([entry for entry in self.entries if not entry.claim.ours])
 
     @property
     def tested(self) -> str:
@@ -92,8 +100,8 @@ class Report:
         entries = [entry for entry in self.entries if not entry.claim.ours]
         left = {entry.claim.exhibit for entry in entries if entry.verdict is Verdict.NOT_RUN}
         places = [one.exhibit.place for one in self.sections if one.exhibit.name in left]
-        where = f" ({', '.join(places)})" if 0 < len(places) <= FEW else ""
-        told = verdicts(entries, ALONE if self.notice else SAID)
+        where = f" ({', '.join(places)})" if 0 < len(places) <= MAX_NAMED_PLACES else ""
+        told = verdicts(entries, ALONE if self.notice else VERDICT_WORDS)
         return f"We tested {len(entries)} claims of the papers: {told}{where}."
 
     @property
@@ -127,7 +135,9 @@ class Report:
         """The entries that are no cells of a grid, by verdict: first what does not hold."""
         lines = [entry for entry in self.entries if entry.claim.cell is None]
         return [
-            (self.word(v), some) for v in FIRST if (some := [e for e in lines if e.verdict is v])
+            (self.word(v), some)
+            for v in VERDICT_ORDER
+            if (some := [e for e in lines if e.verdict is v])
         ]
 
     @property
@@ -147,22 +157,22 @@ class Report:
     def groups(self) -> list[tuple[str, list[Entry], dict[str, int]]]:
         """The claims of each paper, and our readings: name, entries and their verdicts counted."""
         parts = [(name, [e for e in self.entries if e.claim.group == name]) for name in GROUPS]
-        return [(name, entries, tally(entries)) for name, entries in parts]
+        return [(name, entries, count_verdicts(entries)) for name, entries in parts]
 
 
-def tally(entries: Sequence[Entry]) -> dict[str, int]:
+def count_verdicts(entries: Sequence[Entry]) -> dict[str, int]:
     """How many claims have each verdict."""
     return {str(v): sum(entry.verdict is v for entry in entries) for v in Verdict}
 
 
-def verdicts(entries: Sequence[Entry], said: Mapping[str, tuple[str, str]] = SAID) -> str:
+def verdicts(entries: Sequence[Entry], said: Mapping[str, tuple[str, str]] = VERDICT_WORDS) -> str:
     """The verdicts counted in words: "3 hold, 1 does not, 2 are undecided, 1 was not run"."""
-    counts = tally(entries)
+    counts = count_verdicts(entries)
     words = [f"{n} {said[verdict][n != 1]}" for verdict, n in counts.items() if n]
     return ", ".join(words)
 
 
-def gather(
+def build_report(
     outputs: Path | None,
     *,
     scales: Sequence[str] = SCALES,
@@ -178,7 +188,7 @@ def gather(
     """
     known = known or catalogue()
     log.info("reading the records and judging the claims")
-    held = holdings(known.experiments(), outputs, bundles, scales)
+    held = load_statuses(known.experiments(), outputs, bundles, scales)
     entries = judge(pools(held))
     shown = [one for some in held.values() for one in some if one.shown and drawing]
     bar = track(shown, "figures", console=Console(stderr=True), transient=True)
@@ -201,7 +211,7 @@ def gather(
     )
 
 
-def draw(held: Holding) -> Drawn:
+def draw(held: ExperimentStatus) -> Drawn:
     """Draw every figure and table of the experiment from the records to be shown."""
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
@@ -210,7 +220,7 @@ def draw(held: Holding) -> Drawn:
             try:
                 made.pictures.append(_rendered(one.name, figure))
             except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
-                made.wanting.append(f"{one.name} was not made: {errors.summary(error)}")
+                made.wanting.append(f"{one.name} was not made: {errors.describe_error(error)}")
                 made.failed.append(made.wanting[-1])
             plt.close(figure)
         elif one.content is not None:
@@ -231,7 +241,7 @@ def _rendered(name: str, figure: Figure) -> Picture:
 def _section(
     exhibit: Exhibit,
     entries: list[Entry],
-    held: dict[str, list[Holding]],
+    held: dict[str, list[ExperimentStatus]],
     drawn: dict[tuple[str, str], Drawn],
     known: Catalogue,
 ) -> Section:
@@ -275,7 +285,7 @@ def _state(parts: list[Part]) -> str:
     return "complete" if scales == {"paper"} else f"{max(scales, key=SCALES.index)} scale"
 
 
-def facts(held: Holding) -> list[tuple[str, str]]:
+def facts(held: ExperimentStatus) -> list[tuple[str, str]]:
     """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
     documents = [record.document for record in held.shown]
     if not documents:
@@ -299,7 +309,7 @@ def facts(held: Holding) -> list[tuple[str, str]]:
 
 
 def _problems(
-    held: Holding, made: Drawn, known: Catalogue
+    held: ExperimentStatus, made: Drawn, known: Catalogue
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What is missing or failed, in words, and the commands that mend some of it."""
     remedies = []
@@ -308,7 +318,7 @@ def _problems(
         problems.append(f"stopped or still running: {_listed(held.stopped)}")
     if rest := [run for run in held.missing if run not in held.failed and run not in held.stopped]:
         problems.append(f"not run: {_listed(rest)}")
-        for words in also(held.experiment):
+        for words in extra_override_sets(held.experiment):
             if any(set(words) <= set(run.split(",")) for run in rest):
                 remedy = command(held.experiment, held.scale, words)
                 remedies.append((remedy, "makes some of the missing runs"))

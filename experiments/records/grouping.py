@@ -21,10 +21,13 @@ K = TypeVar("K")
 T = TypeVar("T")
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
-TARGET = ("data", "model")  # parts that say what is sampled: a label names them where they differ
-LONGEST = 40  # characters of a value in a label, unless two values would look alike
-ENOUGH = 3  # common seeds with which a value of a setting is compared
-LENGTH = "task.iterations"  # how long a model learns: a longer run contains the shorter one
+TARGET_GROUPS = (
+    "data",
+    "model",
+)  # parts that say what is sampled: a label names them where they differ
+MAX_VALUE_CHARACTERS = 40  # characters of a value in a label, unless two values would look alike
+MIN_COMMON_SEEDS = 3  # common seeds with which a value of a setting is compared
+ITERATIONS_KEY = "task.iterations"  # how long a model learns: a longer run contains the shorter one
 
 
 class UnlikeRecordsError(LookupError):
@@ -50,10 +53,10 @@ class Group:
     @property
     def label(self) -> str:
         """`DMALA`, or `DMALA, step_size 0.1`."""
-        return named(label(self.key), self.differs)
+        return join_label(sampler_label(self.key), self.differs)
 
 
-def named(name: str, differs: str) -> str:
+def join_label(name: str, differs: str) -> str:
     """`name`, followed by `differs` if it is not empty."""
     return ", ".join(filter(None, (name, differs)))
 
@@ -65,13 +68,13 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     below it. Of several records with the same identity and data, only the first is used. If data or
     a stored model were replaced between runs, the runs before and after are separate groups.
     """
-    found = _parts(once(records), axes)
-    targets = _telling(found, within=TARGET)
-    siblings = by(lambda part: sampler_key(part.records[0]), found)
+    found = _parts(drop_repeated_runs(records), axes)
+    targets = _distinguishing_keys(found, within=TARGET_GROUPS)
+    siblings = group_by(lambda part: sampler_key(part.records[0]), found)
     result: list[Group] = []
-    for key in sorted(siblings, key=in_order):
+    for key in sorted(siblings, key=sampler_order):
         some = siblings[key]
-        own = list(dict.fromkeys([*_telling(some), *targets]))
+        own = list(dict.fromkeys([*_distinguishing_keys(some), *targets]))
         some.sort(key=lambda part: [part.place(name) for name in own])
         words = {name: _texts(some, name) for name in own}
         for place, part in enumerate(some):
@@ -82,7 +85,7 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     return result
 
 
-def by(key: Callable[[T], K], items: Iterable[T]) -> dict[K, list[T]]:
+def group_by(key: Callable[[T], K], items: Iterable[T]) -> dict[K, list[T]]:
     """The items by their `key`, in the order in which they come."""
     found: dict[K, list[T]] = {}
     for item in items:
@@ -90,16 +93,18 @@ def by(key: Callable[[T], K], items: Iterable[T]) -> dict[K, list[T]]:
     return found
 
 
-def differing(records: Iterable[Record]) -> tuple[list[str], list[tuple[list[str], list[Record]]]]:
+def settings_table(
+    records: Iterable[Record],
+) -> tuple[list[str], list[tuple[list[str], list[Record]]]]:
     """Headings and rows of a table of the settings of `records`, one row per setting.
 
     The headings are the sampler, if there are several, and the keys of further settings that tell
     the rows apart. A row has a text for each heading, and its records, which differ in their seed.
     """
-    parts = _parts(once(records))
-    parts.sort(key=lambda part: in_order(sampler_key(part.records[0])))
-    names = [label(sampler_key(part.records[0])) for part in parts]
-    keys = _telling(parts, names)
+    parts = _parts(drop_repeated_runs(records))
+    parts.sort(key=lambda part: sampler_order(sampler_key(part.records[0])))
+    names = [sampler_label(sampler_key(part.records[0])) for part in parts]
+    keys = _distinguishing_keys(parts, names)
     several = len(set(names)) > 1
     words = {key: _texts(parts, key) for key in keys}
     rows = []
@@ -125,19 +130,21 @@ def by_sampler(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]
     found = groups(records)
     for group in found:
         if group.of > 1:
-            alone(r for other in found if other.key == group.key for r in other.records)
+            require_one_setting(
+                r for other in found if other.key == group.key for r in other.records
+            )
     return {group.key: group.records for group in found}
 
 
-def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
+def require_one_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
     """The records without duplicates, if they differ only in seed and `axes`.
 
     Otherwise raises UnlikeRecordsError, which names the keys in which they differ.
     """
-    kept = once(records)
+    kept = drop_repeated_runs(records)
     parts = _parts(kept, axes)
     if len(parts) > 1:
-        keys = _telling(parts)
+        keys = _distinguishing_keys(parts)
         values = (f"{key} ({', '.join(sorted(_texts(parts, key).values()))})" for key in keys)
         raise UnlikeRecordsError(
             f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
@@ -145,7 +152,9 @@ def alone(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
     return kept
 
 
-def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) -> list[float]:
+def common_values(
+    parts: Iterable[Iterable[Record]], value: Callable[[Record], float]
+) -> list[float]:
     """The values of a setting at which all `parts` have runs with common seeds, ascending.
 
     A value with fewer than ENOUGH common seeds counts only if no other value has more. So an
@@ -156,11 +165,11 @@ def shared(parts: Iterable[Iterable[Record]], value: Callable[[Record], float]) 
     count = Counter(place for place, _ in set.intersection(*ran))
     if not count:
         raise LookupError("the samplers have no value of the setting and seed in common")
-    enough = min(ENOUGH, max(count.values()))
+    enough = min(MIN_COMMON_SEEDS, max(count.values()))
     return sorted(place for place, seeds in count.items() if seeds >= enough)
 
 
-def once(records: Iterable[Record]) -> list[Record]:
+def drop_repeated_runs(records: Iterable[Record]) -> list[Record]:
     """The first record of each identity and data, so that a repeated run counts once."""
     first: dict[Any, Record] = {}
     given = list(records)
@@ -169,7 +178,7 @@ def once(records: Iterable[Record]) -> list[Record]:
     return list(first.values())
 
 
-def holding(records: Iterable[Record], *names: str, task: str = "") -> list[Record]:
+def require_records_with(records: Iterable[Record], *names: str, task: str = "") -> list[Record]:
     """The records with all of `names`: columns of metrics.csv, facts of run.json, or arrays.
 
     Raises LookupError if there is none; the message names the `task` that makes such records.
@@ -185,15 +194,17 @@ def holding(records: Iterable[Record], *names: str, task: str = "") -> list[Reco
     return found
 
 
-def longest(records: Iterable[Record]) -> list[Record]:
+def keep_longest_runs(records: Iterable[Record]) -> list[Record]:
     """Keep the longest of records that differ only in their number of iterations.
 
     The readings of a long run begin with those of a short one.
     """
     found: dict[Any, Record] = {}
     for record in records:
-        key = frozenset(_without(record.settings, [LENGTH]).items()), _seeds(record)
-        found[key] = max(found.get(key, record), record, key=lambda one: one.setting(LENGTH) or 0)
+        key = frozenset(_without(record.settings, [ITERATIONS_KEY]).items()), _seeds(record)
+        found[key] = max(
+            found.get(key, record), record, key=lambda one: one.setting(ITERATIONS_KEY) or 0
+        )
     return list(found.values())
 
 
@@ -266,7 +277,7 @@ def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
     return list(parts.values())
 
 
-def _telling(
+def _distinguishing_keys(
     parts: Sequence[_Part], names: Sequence[str] | None = None, within: Sequence[str] = ()
 ) -> list[str]:
     """Keys that distinguish as many parts as all keys do, the most recognisable first.
@@ -300,7 +311,7 @@ def _telling(
     return chosen
 
 
-def in_order(key: tuple[str, int]) -> tuple[int, int]:
+def sampler_order(key: tuple[str, int]) -> tuple[int, int]:
     """A sort key for legends: the sampler's place in SAMPLERS, unknown samplers last."""
     names = list(SAMPLERS)
     return names.index(key[0]) if key[0] in names else len(names), key[1]
@@ -318,13 +329,13 @@ def _short(value: str | None) -> str:
     if isinstance(found, float):
         return f"{found:.6g}"
     text = found if isinstance(found, str) else str(value or "null").replace(" ", "")
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
 # Samplers and seeds in words, and the colour and marker of each sampler.
 
 
-class Look(NamedTuple):
+class SamplerStyle(NamedTuple):
     """A sampler in figures: its class, label, colour and marker."""
 
     target: str
@@ -336,38 +347,42 @@ class Look(NamedTuple):
 # Samplers by their name in conf/sampler, in the order of legends and tables. The colours were
 # searched for so that samplers drawn together differ for colour-blind readers (tests/test_figures).
 SAMPLERS = {
-    "gibbs": Look("Gibbs", "Gibbs", "#4E96D8", "o"),
-    "gibbs_sweep": Look("GibbsSweep", "Gibbs sweep", "#1D7362", "H"),
-    "metropolis_sweep": Look("MetropolisSweep", "Metropolis sweep", "#1109FA", (4, 2, 0)),
-    "block_gibbs": Look("BlockGibbs", "Block Gibbs", "#010033", "s"),
-    "hamming_ball": Look("HammingBall", "HB", "#908553", "p"),
-    "dsvgd": Look("DiscreteSVGD", "DSVGD", "#594B3E", "X"),
-    "rmala": Look("RMALA", "R-MALA", "#726EED", "P"),
-    "locally_balanced": Look("LocallyBalanced", "LB-1", "#263346", "<"),
-    "gwg": Look("GWG", "GWG", "#00437D", "v"),
-    "dula": Look("DULA", "DULA", "#CE7F14", "D"),
-    "dmala": Look("DMALA", "DMALA", "#961600", "^"),
-    "random_walk": Look("RandomWalk", "Random walk", "#6E6144", "|"),
-    "pafs": Look("PAFS", "PAFS", "#5DA342", "h"),
-    "pafs_with_replacement": Look("PAFSWithReplacement", "PAFS, replaced", "#199380", "8"),
-    "dlmc": Look("DLMC", "DLMC", "#5B0025", "x"),
-    "dlmcf": Look("DLMCf", "DLMCf", "#A4469B", "+"),
-    "acs": Look("ACS", "ACS", "#302287", "1"),
-    "avg": Look("AVG", "AVG", "#955986", "2"),
-    "pavg": Look("PAVG", "PAVG", "#3A47B5", "3"),
-    "dhams": Look("DHAMS", "DHAMS", "#1B99BD", "4"),
-    "edlp": Look("EDLP", "EDLP", "#7B791E", "_"),
-    "pt_dmala": Look("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
-    "tempered": Look("Tempered", "Tempered", "#0048FC", (9, 2, 0)),
-    "swendsen_wang": Look("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
-    "sample_penalization": Look("SamplePenalization", "SP", "#8C5ECC", ">"),
-    "rates_herding": Look("RatesHerding", "rates-herding", "#138761", "d"),
-    "rates_fpcd": Look("RatesFPCD", "rates-FPCD", "#550000", "*"),
-    "tempered_gibbs": Look("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
+    "gibbs": SamplerStyle("Gibbs", "Gibbs", "#4E96D8", "o"),
+    "gibbs_sweep": SamplerStyle("GibbsSweep", "Gibbs sweep", "#1D7362", "H"),
+    "metropolis_sweep": SamplerStyle("MetropolisSweep", "Metropolis sweep", "#1109FA", (4, 2, 0)),
+    "block_gibbs": SamplerStyle("BlockGibbs", "Block Gibbs", "#010033", "s"),
+    "hamming_ball": SamplerStyle("HammingBall", "HB", "#908553", "p"),
+    "dsvgd": SamplerStyle("DiscreteSVGD", "DSVGD", "#594B3E", "X"),
+    "rmala": SamplerStyle("RMALA", "R-MALA", "#726EED", "P"),
+    "locally_balanced": SamplerStyle("LocallyBalanced", "LB-1", "#263346", "<"),
+    "gwg": SamplerStyle("GWG", "GWG", "#00437D", "v"),
+    "dula": SamplerStyle("DULA", "DULA", "#CE7F14", "D"),
+    "dmala": SamplerStyle("DMALA", "DMALA", "#961600", "^"),
+    "random_walk": SamplerStyle("RandomWalk", "Random walk", "#6E6144", "|"),
+    "pafs": SamplerStyle("PAFS", "PAFS", "#5DA342", "h"),
+    "pafs_with_replacement": SamplerStyle("PAFSWithReplacement", "PAFS, replaced", "#199380", "8"),
+    "dlmc": SamplerStyle("DLMC", "DLMC", "#5B0025", "x"),
+    "dlmcf": SamplerStyle("DLMCf", "DLMCf", "#A4469B", "+"),
+    "acs": SamplerStyle("ACS", "ACS", "#302287", "1"),
+    "avg": SamplerStyle("AVG", "AVG", "#955986", "2"),
+    "pavg": SamplerStyle("PAVG", "PAVG", "#3A47B5", "3"),
+    "dhams": SamplerStyle("DHAMS", "DHAMS", "#1B99BD", "4"),
+    "edlp": SamplerStyle("EDLP", "EDLP", "#7B791E", "_"),
+    "pt_dmala": SamplerStyle("PTDMALA", "PT-DMALA", "#60381E", (5, 2, 0)),
+    "tempered": SamplerStyle("Tempered", "Tempered", "#0048FC", (9, 2, 0)),
+    "swendsen_wang": SamplerStyle("SwendsenWang", "Swendsen-Wang", "#169CA9", (8, 2, 0)),
+    "sample_penalization": SamplerStyle("SamplePenalization", "SP", "#8C5ECC", ">"),
+    "rates_herding": SamplerStyle("RatesHerding", "rates-herding", "#138761", "d"),
+    "rates_fpcd": SamplerStyle("RatesFPCD", "rates-FPCD", "#550000", "*"),
+    "tempered_gibbs": SamplerStyle("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
 }
 # Words of names of data sets, models and training methods that are not written as they are spoken.
-PROPER = {name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")}
-PROPER |= {name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")}
+PROPER_NAMES = {
+    name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")
+}
+PROPER_NAMES |= {
+    name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")
+}
 
 _NAMES = {look.target: name for name, look in reversed(SAMPLERS.items())}  # the first of each
 
@@ -375,7 +390,7 @@ _NAMES = {look.target: name for name, look in reversed(SAMPLERS.items())}  # the
 OTHER_MARKERS = tuple((sides, 1, 0) for sides in (3, 4, 6, 8)) + ((7, 0, 0), (3, 2, 0), (6, 2, 0))
 
 
-def look(name: str) -> Look:
+def sampler_style(name: str) -> SamplerStyle:
     """The look of the sampler `name`, derived from the name if it is not in SAMPLERS."""
     if name in SAMPLERS:
         return SAMPLERS[name]
@@ -383,7 +398,7 @@ def look(name: str) -> Look:
     ink = "#" + "".join(
         f"{round(255 * part):02x}" for part in hls_to_rgb(number % 360 / 360, 0.3, 0.75)
     )
-    return Look("", name, ink, OTHER_MARKERS[number // 360 % len(OTHER_MARKERS)])
+    return SamplerStyle("", name, ink, OTHER_MARKERS[number // 360 % len(OTHER_MARKERS)])
 
 
 def sampler_key(record: Record) -> tuple[str, int]:
@@ -398,21 +413,21 @@ def sampler_key(record: Record) -> tuple[str, int]:
     return name, int(size)
 
 
-def label(key: tuple[str, int]) -> str:
+def sampler_label(key: tuple[str, int]) -> str:
     """`("gwg", 4) -> "GWG-4"`. A sampler that is not in SAMPLERS keeps its name."""
     name, size = key
     if name == "hamming_ball":
         return f"HB-{size}-1"
-    text = look(name).label
+    text = sampler_style(name).label
     return f"{text}-{size}" if name in ("gibbs", "gwg") or size > 1 else text
 
 
-def words(name: str) -> str:
+def spell_name(name: str) -> str:
     """A name in the configuration as words: `rbm_mnist -> RBM MNIST`."""
-    return " ".join(PROPER.get(part, part) for part in name.split("_"))
+    return " ".join(PROPER_NAMES.get(part, part) for part in name.split("_"))
 
 
-def seeds(records: Sequence[Record]) -> str:
+def format_seeds(records: Sequence[Record]) -> str:
     """`seed 0`, `seeds 0-4`, or `models 0-4` where only `model_seed` differs, of all `records`.
 
     If each run has a model of its own seed, the seeds stand for both.

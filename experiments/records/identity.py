@@ -27,12 +27,15 @@ from latticework.experiments.records.files import read_json
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
 PARTS = ("data", "model", "sampler", "task")
 SEEDS = ("seed", "model_seed")
-DIGITS = 8  # of the digest, at the end of the name of a run's folder
+DIGEST_CHARACTERS = 8  # of the digest, at the end of the name of a run's folder
 LOCK = ".lock"  # in the folder of a run that has begun
-LONGEST = 120  # characters of a folder's name
-DRAWING = ("figures", "tables")  # overrides below these say what is drawn, and are none of a run's
+MAX_NAME_CHARACTERS = 120  # characters of a folder's name
+FIGURE_GROUPS = (
+    "figures",
+    "tables",
+)  # overrides below these say what is drawn, and are none of a run's
 # Settings that older records lack, which mean null.
-LATER = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
+NULL_IF_MISSING = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
 # Settings that came later, and the values that stand for what older records did without them. Only
 # `digest(seeds=False)` leaves them out: the folders of runs keep their digits.
 BEFORE = {
@@ -42,7 +45,12 @@ BEFORE = {
     "sampler.hot": 0,
     "task.pretrain.visible_bias": "data",
 }
-SOURCES = ("root", "cache", "download", "strict")  # of a data set: where files are looked for
+DATA_LOCATION_KEYS = (
+    "root",
+    "cache",
+    "download",
+    "strict",
+)  # of a data set: where files are looked for
 
 
 # A password in a URL, before the last @ of its host, or among its parameters.
@@ -60,12 +68,12 @@ def mask_passwords(text: str) -> str:
     return text
 
 
-def same(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
+def has_same_identity(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether the record `earlier` (run.json, or part of it) has the identity of `config`.
 
     A record of substitute data is reused only if data are looked for in the same folders.
     """
-    kept = SOURCES if (earlier.get("data") or {}).get("substitute") else ()
+    kept = DATA_LOCATION_KEYS if (earlier.get("data") or {}).get("substitute") else ()
     return identity(earlier["config"], kept) == identity(config, kept)
 
 
@@ -103,7 +111,7 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     config = _since_0_3(config)
     kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
     kept["engine"] = config.get("engine", "eager")  # older records have no such key
-    dropped = set(SOURCES) - set(sources)
+    dropped = set(DATA_LOCATION_KEYS) - set(sources)
     plain = {key: canonical(value, dropped) for key, value in kept.items()}
     if isinstance(data := plain.get("data"), dict):
         plain["data"] = {key: value for key, value in data.items() if key not in dropped}
@@ -139,7 +147,7 @@ def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
         return {
             str(key): short_name(item) if key == "_target_" else canonical(item, dropped)
             for key, item in value.items()
-            if not ((is_data and key in dropped) or (item is None and key in LATER))
+            if not ((is_data and key in dropped) or (item is None and key in NULL_IF_MISSING))
         }
     if isinstance(value, list | tuple):
         return [canonical(item, dropped) for item in value]
@@ -148,7 +156,7 @@ def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
     return mask_passwords(value) if isinstance(value, str) else value
 
 
-def leaves(value: Any, key: str = "") -> dict[str, Any]:
+def flatten_settings(value: Any, key: str = "") -> dict[str, Any]:
     """The values of nested settings by dotted key, `key` first.
 
     A list is one value, unless it holds dictionaries: their keys then follow their places in it.
@@ -157,7 +165,10 @@ def leaves(value: Any, key: str = "") -> dict[str, Any]:
         value = dict(enumerate(value))
     if not isinstance(value, dict):
         return {key: value}
-    inner = [leaves(item, f"{key}.{name}" if key else str(name)) for name, item in value.items()]
+    inner = [
+        flatten_settings(item, f"{key}.{name}" if key else str(name))
+        for name, item in value.items()
+    ]
     return {name: item for each in inner for name, item in each.items()}
 
 
@@ -166,26 +177,26 @@ def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
 
     Numbers have one spelling: 0.30, .3 and 3e-1 become 0.3.
     """
-    return joined(spelled(overrides, skipped))
+    return name_from_overrides(canonical_overrides(overrides, skipped))
 
 
-def joined(words: Iterable[str]) -> str:
+def name_from_overrides(words: Iterable[str]) -> str:
     """A folder's name from overrides in canonical spelling.
 
     If it is truncated, or some of its characters are replaced, a digest is appended.
     """
     text = ",".join(sorted(map(mask_passwords, words)))
     name = re.sub(r"[^A-Za-z0-9_=.,+\[\]-]", "_", text) or "default"
-    if name in (text, "default") and len(name) <= LONGEST:
+    if name in (text, "default") and len(name) <= MAX_NAME_CHARACTERS:
         return name
-    return f"{name[:LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return f"{name[:MAX_NAME_CHARACTERS]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def spelled(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
+def canonical_overrides(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
     """The overrides as `key=value` in canonical spelling. The last of a repeated key is kept."""
     parsed = map(_parsed, overrides)
-    last = {one.get_key_element(): one for one in parsed if is_of_a_run(one.key_or_group, skipped)}
-    return [text_of(key, one) for key, one in last.items()]
+    last = {one.get_key_element(): one for one in parsed if affects_run(one.key_or_group, skipped)}
+    return [canonical_override(key, one) for key, one in last.items()]
 
 
 @lru_cache(maxsize=10_000)  # the parser takes milliseconds, and thousands of records say the same
@@ -193,12 +204,12 @@ def _parsed(word: str) -> Override:
     return OverridesParser.create().parse_override(word)
 
 
-def is_of_a_run(key: str, skipped: Collection[str] = ()) -> bool:
+def affects_run(key: str, skipped: Collection[str] = ()) -> bool:
     """Whether an override of `key` may change what a run does."""
-    return key not in skipped and key.partition(".")[0] not in DRAWING
+    return key not in skipped and key.partition(".")[0] not in FIGURE_GROUPS
 
 
-def text_of(key: str, override: Override) -> str:
+def canonical_override(key: str, override: Override) -> str:
     """An override in canonical spelling."""
     if override.is_delete() and override.value() is None:
         return key
@@ -214,22 +225,22 @@ def text_of(key: str, override: Override) -> str:
 
 def folder_name(config: dict[str, Any], overrides: Iterable[str], skipped: Collection[str]) -> str:
     """The name of the folder of a run with the resolved configuration `config`."""
-    return f"{run_name(overrides, skipped)}-{digest(config)[:DIGITS]}"
+    return f"{run_name(overrides, skipped)}-{digest(config)[:DIGEST_CHARACTERS]}"
 
 
-def without_digits(name: str) -> str:
+def strip_digest(name: str) -> str:
     """The name of a run without the digits of its identity."""
-    return re.sub(rf"-[0-9a-f]{{{DIGITS}}}$", "", name)
+    return re.sub(rf"-[0-9a-f]{{{DIGEST_CHARACTERS}}}$", "", name)
 
 
-def find(parent: Path, config: dict[str, Any]) -> Path | None:
+def find_run_folder(parent: Path, config: dict[str, Any]) -> Path | None:
     """The folder in `parent` of a run of `config` that has begun, or None; a finished one first.
 
     Lists names only, because a sweep asks for each of its runs, beside thousands of others.
     """
     mine = digest(config)
     names = list_names(parent)
-    end = f"-{mine[:DIGITS]}"
+    end = f"-{mine[:DIGEST_CHARACTERS]}"
     folders = [parent / name for name in names if name.endswith(end)]
     folders = folders or _folders_of_0_2(parent, names, mine)
     for file in ("run.json", LOCK):
@@ -256,7 +267,7 @@ def _folders_of_0_2(parent: Path, names: Iterable[str], mine: str) -> list[Path]
     for name in names:
         if name in known:
             continue
-        if without_digits(name) != name and not (parent / name / ".identity").exists():
+        if strip_digest(name) != name and not (parent / name / ".identity").exists():
             known[name] = ""
             continue
         with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # unfinished

@@ -6,7 +6,8 @@ as such rows are like draws of the model. A log-likelihood has the same ends in 
 
 Where few chains are effective, an estimate tends to be below the truth. The standard error does not
 show it: a run that missed the heavy weights has more effective chains, not fewer. So a value is
-printed only if the run is `settled`, and otherwise the two ends, each with its own standard error.
+printed only if the run is `is_value_reliable`, and otherwise the two ends, each with its own
+standard error.
 """
 
 import math
@@ -16,53 +17,55 @@ from latticework.experiments.records.numbers import Estimate, estimate
 from latticework.experiments.records.record import Record
 
 LEVEL = 0.95  # of an interval
-GAP = math.log(2)  # between the ends if half the chains are effective and log weights are normal
-IMPOSSIBLE = 2 * math.log(2 / (1 - LEVEL))  # of log Z above its estimate from training rows
-NOISE = 4  # standard errors by which the ends may be inverted
+MAX_GAP_NATS = math.log(
+    2
+)  # between the ends if half the chains are effective and log weights are normal
+MAX_EXCESS_NATS = 2 * math.log(2 / (1 - LEVEL))  # of log Z above its estimate from training rows
+MAX_INVERSION_ERRORS = 4  # standard errors by which the ends may be inverted
 
 
-def settled(record: Record) -> bool:
+def is_value_reliable(record: Record) -> bool:
     """Whether the estimate of log Z may be printed as a value with a standard error.
 
-    At least half of the chains must be effective, and the ends at most `GAP` apart.
+    At least half of the chains must be effective, and the ends at most `MAX_GAP_NATS` apart.
     """
-    gap = ends_apart(record)
-    close = gap is None or (gap.mean <= GAP and not unlike_draws(record))
+    gap = log_z_gap(record)
+    close = gap is None or (gap.mean <= MAX_GAP_NATS and not rows_differ_from_model(record))
     return record.document["ess"] >= record.budget.chains / 2 and close
 
 
-def unlike_draws(record: Record) -> bool:
+def rows_differ_from_model(record: Record) -> bool:
     """Whether the run shows that training rows differ from draws of the model.
 
     The mean weight of either direction exceeds its expectation k-fold with probability 1/k at most
     (Markov's inequality). So if the rows are draws, log Z towards the model is more than
-    `IMPOSSIBLE` above that from the rows in at most 5 % of runs. Ends that are inverted by more
-    than noise are evidence, too. If true, their end is no bound. False without such chains.
+    `MAX_EXCESS_NATS` above that from the rows in at most 5 % of runs. Ends that are inverted by
+    more than noise are evidence, too. If true, their end is no bound. False without such chains.
     """
-    gap, found = ends_apart(record), record.document
+    gap, found = log_z_gap(record), record.document
     if gap is None or gap.spread is None:
         return False
-    inverted = gap.mean < -NOISE * gap.spread
-    return inverted or found["log_z"] - found["log_z_back"] > IMPOSSIBLE
+    inverted = gap.mean < -MAX_INVERSION_ERRORS * gap.spread
+    return inverted or found["log_z"] - found["log_z_back"] > MAX_EXCESS_NATS
 
 
-def ends_apart(record: Record) -> Estimate | None:
+def log_z_gap(record: Record) -> Estimate | None:
     """How far the upper end of log Z is above the lower one; None without an upper end.
 
     Negative where noise inverts them.
     """
-    high, low = log_z_from_rows(record), log_z_at_least(record)
+    high, low = log_z_upper_end(record), log_z_lower_bound(record)
     if high is None:
         return None
     return Estimate(high.mean - low.mean, math.hypot(high.spread or 0, low.spread or 0))
 
 
-def remark(record: Record) -> str:
+def caveat_text(record: Record) -> str:
     """A caveat about the run's estimate; "" if there is none."""
-    gap, found = ends_apart(record), record.document
-    if unlike_draws(record):
+    gap, found = log_z_gap(record), record.document
+    if rows_differ_from_model(record):
         return "training rows are no draws of the model: their end is no bound"
-    if not settled(record):
+    if not is_value_reliable(record):
         return "no value"
     if gap is None or found["log_z_lower"] <= found["log_z"] <= found["log_z_upper"]:
         return ""
@@ -79,22 +82,24 @@ def log_z_error(record: Record) -> float:
     from scipy import stats  # most runs need no SciPy
 
     found = record.document
-    return float(found["log_z_error"] * reach(found["ess"]) / stats.norm.ppf(0.5 + LEVEL / 2))
+    return float(
+        found["log_z_error"] * t_half_width(found["ess"]) / stats.norm.ppf(0.5 + LEVEL / 2)
+    )
 
 
-def reach(count: float, level: float = LEVEL) -> float:
+def t_half_width(count: float, level: float = LEVEL) -> float:
     """Half-width of an interval from `count` independent values, in standard errors."""
     from scipy import stats
 
     return float(stats.t.ppf(0.5 + level / 2, count - 1)) if count >= 2 else math.inf
 
 
-def log_z_at_least(record: Record) -> Estimate:
+def log_z_lower_bound(record: Record) -> Estimate:
     """The lower bound on log Z, with its standard error."""
     return Estimate(record.document["log_z_lower"], record.document["log_z_lower_error"])
 
 
-def log_z_from_rows(record: Record) -> Estimate | None:
+def log_z_upper_end(record: Record) -> Estimate | None:
     """The upper end of log Z, by chains from training rows; None without such chains."""
     mean = record.document.get("log_z_upper")
     return None if mean is None else Estimate(mean, record.document["log_z_upper_error"])
@@ -103,23 +108,23 @@ def log_z_from_rows(record: Record) -> Estimate | None:
 def likelihood(record: Record, rows: str = "test") -> Estimate:
     """The estimate for the `test` or `valid` rows, with the standard error of log Z.
 
-    Print it only if the run is `settled`.
+    Print it only if the run is `is_value_reliable`.
     """
     return Estimate(record.document["log_likelihood"][rows]["mean"], log_z_error(record))
 
 
-def at_most(record: Record) -> Estimate:
+def likelihood_upper_bound(record: Record) -> Estimate:
     """The upper bound on the mean test log-likelihood, from the lower one on log Z."""
-    low = log_z_at_least(record)
+    low = log_z_lower_bound(record)
     return Estimate(_unnormalised(record) - low.mean, low.spread)
 
 
-def from_rows(record: Record) -> Estimate | None:
+def likelihood_lower_end(record: Record) -> Estimate | None:
     """The lower end of the mean test log-likelihood, by chains from training rows; None without.
 
     It is a bound only if these rows resemble draws of the model (`unlike_draws`).
     """
-    high = log_z_from_rows(record)
+    high = log_z_upper_end(record)
     return high and Estimate(_unnormalised(record) - high.mean, high.spread)
 
 
@@ -129,34 +134,39 @@ def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
     The intervals are over chains, at `level`. There is no lower bound if training rows are
     `unlike_draws`. Raises LookupError for a record without chains from training rows.
     """
-    low, high = from_rows(record), at_most(record)
+    low, high = likelihood_lower_end(record), likelihood_upper_bound(record)
     if low is None:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
-    forth, back = (reach(n, level) for n in (record.budget.chains, record.config["task"]["back"]))
-    least = -math.inf if unlike_draws(record) else low.mean - back * (low.spread or 0)
+    forth, back = (
+        t_half_width(n, level) for n in (record.budget.chains, record.config["task"]["back"])
+    )
+    least = -math.inf if rows_differ_from_model(record) else low.mean - back * (low.spread or 0)
     return least, high.mean + forth * (high.spread or 0)
 
 
-def shown(records: Sequence[Record]) -> Estimate | str:
+def likelihood_or_ends(records: Sequence[Record]) -> Estimate | str:
     """The test log-likelihood as text: a value if all records are settled, else both ends.
 
     `-101.62 ± 0.95 to -98.06 ± 0.33`. One record has standard errors, several the standard
     deviation between models. The end by training rows is left out where it is no bound.
     """
-    if all(settled(record) for record in records):
+    if all(is_value_reliable(record) for record in records):
         return mean([likelihood(record) for record in records])
-    ends = [None if unlike_draws(record) else from_rows(record) for record in records]
+    ends = [
+        None if rows_differ_from_model(record) else likelihood_lower_end(record)
+        for record in records
+    ]
     least = [end for end in ends if end is not None]
     low = mean(least) if len(least) == len(ends) else None
-    return _span(low, mean([at_most(record) for record in records]))
+    return _span(low, mean([likelihood_upper_bound(record) for record in records]))
 
 
-def shown_log_z(record: Record) -> Estimate | str:
+def log_z_or_ends(record: Record) -> Estimate | str:
     """The text of log Z, in the form of `shown`."""
-    if settled(record):
+    if is_value_reliable(record):
         return Estimate(record.document["log_z"], log_z_error(record))
-    high = None if unlike_draws(record) else log_z_from_rows(record)
-    return _span(log_z_at_least(record), high)
+    high = None if rows_differ_from_model(record) else log_z_upper_end(record)
+    return _span(log_z_lower_bound(record), high)
 
 
 def _span(low: Estimate | None, high: Estimate | None) -> str:

@@ -31,12 +31,13 @@ log = logging.getLogger(__name__)
 BEST, TIE = "best", "tie"
 LEVEL = 0.05  # two-sided
 PUBLISHED = Path(__file__).with_name("published.yaml")
-MOST = 5  # numbers of a task that declares none
+MAX_DEFAULT_NUMBERS = 5  # numbers of a task that declares none
 Better = Literal["higher", "lower"] | None
 COSTS = ("step", "seconds", "evaluations")  # columns of metrics.csv that are no results
-QUIET = 0.1  # share of the intervals between readings in which a run had the machine to itself
+# Step time is this quantile over readings, because other work only adds time.
+STEP_TIME_QUANTILE = 0.1
 DAY = 86_400
-BUSY = 1.25  # times the seconds of a run that has its core to itself: longer is refused
+MAX_SLOWDOWN = 1.25  # times the seconds of a run that has its core to itself: longer is refused
 
 
 class Estimate(NamedTuple):
@@ -66,7 +67,7 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def number(value: Estimate | None) -> str:
+def format_estimate(value: Estimate | None) -> str:
     """`-6.85 ± 0.13 (5)`, as in tables. Without a spread, four digits and no `(1)`."""
     if value is None:
         return ""
@@ -98,7 +99,7 @@ def estimate(values: Any) -> Estimate:
         return Estimate(float(values.mean()), spread, len(values))
 
 
-def marks(
+def mark_best(
     estimates: Sequence[Estimate | None], better: Literal["higher", "lower"] | None
 ) -> list[str]:
     """BEST for the best estimate, TIE for estimates that do not differ from it, else "".
@@ -147,7 +148,7 @@ def _error(estimate: Estimate) -> float | None:
     return estimate.spread / math.sqrt(estimate.runs) if estimate.runs > 1 else None
 
 
-def published(name: str, *keys: str) -> Estimate | None:
+def published_estimate(name: str, *keys: str) -> Estimate | None:
     """The number at `keys` of the table or figure `name`; None if the paper does not print it.
 
     Raises KeyError for a name that is not in the file.
@@ -160,16 +161,16 @@ def published(name: str, *keys: str) -> Estimate | None:
     return Estimate(*node) if isinstance(node, list) else Estimate(float(node))
 
 
-def comparable(records: Iterable[Record], name: str, *keys: str) -> Estimate | None:
+def published_if_same_data(records: Iterable[Record], name: str, *keys: str) -> Estimate | None:
     """`published(name, *keys)` for comparison with `records`; None if they used substitute data."""
     if any(record.substitute is not None for record in records):
         return None
-    return published(name, *keys)
+    return published_estimate(name, *keys)
 
 
-def printed(name: str, *keys: str) -> float:
+def published_mean(name: str, *keys: str) -> float:
     """The mean of `published(name, *keys)`. Raises KeyError if the paper does not print it."""
-    found = published(name, *keys)
+    found = published_estimate(name, *keys)
     if found is None:
         raise KeyError(f"published.yaml has no {name} {' '.join(keys)}")
     return found.mean
@@ -256,7 +257,7 @@ def _tasks() -> dict[str, str]:
 def last_row(record: Record) -> list[KeyNumber]:
     """The last readings of the first columns of metrics.csv, without costs."""
     names = [name for name in columns(record) if name not in COSTS]
-    return [KeyNumber(name, last(record, name)) for name in names[:MOST]]
+    return [KeyNumber(name, last_reading(record, name)) for name in names[:MAX_DEFAULT_NUMBERS]]
 
 
 def columns(record: Record) -> list[str]:
@@ -267,18 +268,18 @@ def columns(record: Record) -> list[str]:
         return []
 
 
-def last(record: Record, name: str) -> float:
+def last_reading(record: Record, name: str) -> float:
     """The last reading of a column of metrics.csv. Raises KeyError if there is none."""
     return float(record.metrics[name].iloc[-1])
 
 
-def readings(record: Record, better: Mapping[str, Better]) -> list[KeyNumber]:
+def last_readings(record: Record, better: Mapping[str, Better]) -> list[KeyNumber]:
     """The last readings of the columns that `better` names, as far as the record has them."""
     there = (name for name in better if name in columns(record))
-    return [KeyNumber(name, last(record, name), better=better[name]) for name in there]
+    return [KeyNumber(name, last_reading(record, name), better=better[name]) for name in there]
 
 
-def noted(record: Record, name: str, **more: Any) -> KeyNumber:
+def fact_number(record: Record, name: str, **more: Any) -> KeyNumber:
     """The fact `name` of run.json, with `name_error` as its error if present.
 
     Raises KeyError if the record has no such fact.
@@ -288,7 +289,7 @@ def noted(record: Record, name: str, **more: Any) -> KeyNumber:
 
 def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
     """`number` with the paper's value at `path`, unless the run used substitute data."""
-    found = None if None in path else comparable([record], *map(str, path))
+    found = None if None in path else published_if_same_data([record], *map(str, path))
     return number if found is None else replace(number, beside={**number.beside, "paper": found})
 
 
@@ -299,36 +300,36 @@ def costs(record: Record) -> dict[str, float]:
     """
     found = {"seconds": float(record.document["seconds"])}
     if "evaluations" in columns(record):
-        found["evaluations"] = last(record, "evaluations")
+        found["evaluations"] = last_reading(record, "evaluations")
         local = record.document.get("local_evaluations_per_step") or 0
-        found["local_evaluations"] = local * last(record, "step")
+        found["local_evaluations"] = local * last_reading(record, "step")
     return found
 
 
-def pace(record: Record) -> float:
-    """Seconds per step of a run: the `QUIET` quantile over the intervals between readings.
+def step_seconds(record: Record) -> float:
+    """Seconds per step of a run: a low quantile over the intervals between readings.
 
     A low quantile is used because other work on the machine only adds time, perhaps for most of a
     run.
     """
     readings = record.metrics[["step", "seconds"]].to_numpy(float)
     steps, seconds = np.diff(readings, axis=0).T
-    return float(np.quantile(seconds / steps, QUIET))
+    return float(np.quantile(seconds / steps, STEP_TIME_QUANTILE))
 
 
-def busy(record: Record) -> bool:
-    """Whether other work took the core while a run was timed: `BUSY` times its CPU time or longer.
+def had_shared_core(record: Record) -> bool:
+    """Whether a timed run took `MAX_SLOWDOWN` times its CPU time or longer, beside other work.
 
     `cpu_share` of a record is its CPU time over its seconds (`sampling.clock.Clock`). False where
     it is not known: in older records, on a GPU, with several threads, or after a short timing.
     """
     share = record.document.get("cpu_share")
-    return share is not None and share * BUSY < 1
+    return share is not None and share * MAX_SLOWDOWN < 1
 
 
-def idle(records: Sequence[Record]) -> list[Record]:
+def drop_shared_core(records: Sequence[Record]) -> list[Record]:
     """The runs that are not `busy`. Raises LookupError if all of them are."""
-    kept = [record for record in records if not busy(record)]
+    kept = [record for record in records if not had_shared_core(record)]
     if records and not kept:
         names = ", ".join(sorted({record.choices["sampler"] for record in records}))
         raise LookupError(
@@ -343,30 +344,30 @@ def share_text(records: Sequence[Record]) -> str:
     shares = [share for r in records if (share := r.document.get("cpu_share")) is not None]
     if not shares:
         return ""
-    count = sum(map(busy, records))
+    count = sum(map(had_shared_core, records))
     refused = f"; {count} of {len(records)} had a busy core, and their seconds do not count"
     return f"timed with {min(shares):.0%} of a core or more" + refused * bool(count)
 
 
-def timed(records: list[Record]) -> tuple[list[Record], str]:
+def timed_runs_and_note(records: list[Record]) -> tuple[list[Record], str]:
     """The runs that a figure against seconds shows, and a sentence about those that it leaves out.
 
     If all are `busy`, it shows them and says so; claims refuse them.
     """
-    kept = [record for record in records if not busy(record)]
+    kept = [record for record in records if not had_shared_core(record)]
     count = len(records) - len(kept)
     if not kept:
         return records, " Other work took the core of every run: all seconds are too long."
     return kept, f" Without {count} of {len(records)} runs, whose core was busy." * bool(count)
 
 
-def undisturbed(
-    records: Sequence[Record], seconds: Callable[[Record], float] = pace
+def drop_slow_runs(
+    records: Sequence[Record], seconds: Callable[[Record], float] = step_seconds
 ) -> list[Record]:
     """The runs of one setting whose timing is used.
 
-    They are at most `BUSY` times as slow as the fastest. Other work on the machine only adds time,
-    so a slower run was made beside other work, also where `cpu_share` is not known.
+    They are at most `MAX_SLOWDOWN` times as slow as the fastest. Other work on the machine only
+    adds time, so a slower run was made beside other work, also where `cpu_share` is not known.
     """
     times = [seconds(record) for record in records]
-    return [r for r, time in zip(records, times, strict=True) if time <= BUSY * min(times)]
+    return [r for r, time in zip(records, times, strict=True) if time <= MAX_SLOWDOWN * min(times)]

@@ -28,20 +28,25 @@ from numpy.typing import NDArray
 from latticework.experiments.records.archive import LARGEST, DamagedError, open_archive
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.files import read_file, read_json
-from latticework.experiments.records.identity import DIGITS, SEEDS, identity, leaves
+from latticework.experiments.records.identity import (
+    DIGEST_CHARACTERS,
+    SEEDS,
+    flatten_settings,
+    identity,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
-VARIANTS = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
-RESULTS = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
+DATA_OF_VARIANT = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
+RESULT_SUFFIXES = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
 LARGEST_ARRAYS = 4 * 2**30  # bytes that the arrays of a file may have, unpacked
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy packs arrays
 MAPPING, NUMBER, TEXT, COUNT = "a mapping", "a number", "a text", "a whole number"
 TYPES: dict[str, Any] = {MAPPING: dict, NUMBER: int | float, TEXT: str, COUNT: int, "a list": list}
-ENTRIES = {  # of run.json: the type of each that every record has
+RUN_JSON_SCHEMA = {  # of run.json: the type of each that every record has
     "config": MAPPING,
     "choices": MAPPING,
     "overrides": "a list",
@@ -139,7 +144,7 @@ class Record:
         Includes the variant of the data, whose name says how they were split, so `data.split` is
         left out. Null keys are left out too, so that older records, which lack them, compare equal.
         """
-        found = leaves({k: v for k, v in identity(self.config).items() if k not in SEEDS})
+        found = flatten_settings({k: v for k, v in identity(self.config).items() if k not in SEEDS})
         found["data.split"] = None
         for name, key in (("data", "variant"), ("language", "used")):
             found[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
@@ -194,7 +199,7 @@ class Record:
         """
         digest = hashlib.sha256(read_file(self.path / "run.json"))
         if "files" not in self.document:
-            for name in sorted(name for name in self.files if name.endswith(RESULTS)):
+            for name in sorted(name for name in self.files if name.endswith(RESULT_SUFFIXES)):
                 digest.update(name.encode() + read_file(self.path / name))
         return digest.hexdigest()
 
@@ -244,7 +249,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def load(path: Path | zipfile.Path) -> Record:
+def load_record(path: Path | zipfile.Path) -> Record:
     """The record at `path`. Raises DamagedError if its files fail their checksums."""
     document, fault = _verified(path)
     return _record(path, document, fault)
@@ -272,7 +277,7 @@ def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
 
 def _fault(document: dict[str, Any]) -> str:
     """The first entry of run.json that is not of its type; "" if all are."""
-    for name, kind in ENTRIES.items():
+    for name, kind in RUN_JSON_SCHEMA.items():
         if not isinstance(document.get(name), TYPES[kind]):
             return f"{name} in run.json must be {kind}"
     within = {name: document[name] for name in OPTIONAL if name in document}
@@ -292,11 +297,11 @@ def _fault(document: dict[str, Any]) -> str:
 
 def checksums(path: Path) -> dict[str, str]:
     """SHA-256 of every result file in the folder of a record, by name."""
-    files = sorted(file for file in path.iterdir() if file.suffix in RESULTS)
+    files = sorted(file for file in path.iterdir() if file.suffix in RESULT_SUFFIXES)
     return {file.name: hashlib.sha256(read_file(file)).hexdigest() for file in files}
 
 
-def damage(path: Path | zipfile.Path) -> str:
+def describe_damage(path: Path | zipfile.Path) -> str:
     """Describe the damage of the finished record at `path`; "" if it is intact."""
     return _verified(path)[1]
 
@@ -325,7 +330,7 @@ def load_all(root: Path) -> list[Record]:
     A folder without run.json is an unfinished run and is skipped, and so is a damaged record, with
     a warning. Raises FileNotFoundError if there is no finished run.
     """
-    records, damaged = read(root)
+    records, damaged = read_records(root)
     for fault in damaged.values():
         log.warning("left out: %s", escape_terminal(fault))
     if not records:
@@ -333,14 +338,14 @@ def load_all(root: Path) -> list[Record]:
     return records
 
 
-def read(root: Path) -> tuple[list[Record], dict[str, str]]:
+def read_records(root: Path) -> tuple[list[Record], dict[str, str]]:
     """As `load_all`, with a line for each damaged record by its folder's name."""
     if root.suffix == ".zip" and root.is_file():
         return _bundled(root), {}
     records, damaged = [], {}
     for folder in sorted(_begun(root)):
         try:
-            records.append(load(folder))
+            records.append(load_record(folder))
         except DamagedError as error:
             damaged[folder.name] = str(error)
     return records, damaged
@@ -357,10 +362,10 @@ def _bundled(file: Path) -> list[Record]:
     archive = open_archive(file)
     root = zipfile.Path(archive)
     names = sorted(name for name in archive.namelist() if name.count("/") == 1)
-    return [load(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
+    return [load_record(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
 
 
-def opened(place: str | Path) -> Record:
+def open_record(place: str | Path) -> Record:
     """The finished record that a user names: its folder, its run.json, or `<bundle>.zip/<run>`.
 
     Its checksums are not verified; `damage` does so. Raises ValueError if there is none, and
@@ -369,7 +374,7 @@ def opened(place: str | Path) -> Record:
     path = Path(place)
     path = path.parent if path.name == "run.json" else path
     if not path.exists():  # without the digits of its identity
-        found = list(path.parent.glob(f"{glob.escape(path.name)}-{'?' * DIGITS}"))
+        found = list(path.parent.glob(f"{glob.escape(path.name)}-{'?' * DIGEST_CHARACTERS}"))
         path = found[0] if len(found) == 1 else path
     bundle, run = path.parent, path.name
     if bundle.suffix == ".zip" and bundle.is_file():

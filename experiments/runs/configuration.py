@@ -39,26 +39,26 @@ from omegaconf.resolvers.oc import env
 
 from latticework.experiments import CONF
 from latticework.experiments.records.identity import (
+    DATA_LOCATION_KEYS,
     PARTS,
     SEEDS,
-    SOURCES,
-    find,
+    find_run_folder,
     folder_name,
     mask_passwords,
     run_name,
     short_name,
 )
-from latticework.experiments.runs.errors import COMMANDS, ConfigurationError, places
-from latticework.sampling.annotations import fits, is_number, is_part, words
+from latticework.experiments.runs.errors import COMMANDS, ConfigurationError, find_keys_named
+from latticework.sampling.annotations import describe_annotation, fits, is_number, is_part
 from latticework.sampling.messages import in_a_line, nearest, shortened
 
-HELPERS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
+HIDDEN_GROUPS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
 # that differ in nothing else have one record.
-SINGLE = (
+UNSWEPT_KEYS = (
     "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
     "figures", "tables", "scales", "hydra/launcher",
-    *(f"data.{key}" for key in SOURCES),
+    *(f"data.{key}" for key in DATA_LOCATION_KEYS),
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "name": str,
@@ -72,7 +72,7 @@ SETTINGS: dict[str, Any] = {
     "force": bool,
 }
 # PyTorch dies of more threads. Whether there is a GPU is for the run's machine to say.
-RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+SETTING_RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "name": (
         lambda name: re.fullmatch(r"(?!\.\.?$)[^/\\]+", name) and len(os.fsencode(name)) < 256,
         "the name of one folder in outputs, of at most 255 bytes",
@@ -90,8 +90,8 @@ POSITIVE = {
     "learning_rate", "limit", "points", "rows", "samples", "snapshots", "steps",
     "threads", "trial_steps", "trials", "updates", "validation_points",
 }  # fmt: skip
-UNBOUNDED = {"step_size", "largest_gradient", "largest_loss"}
-HYDRAS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
+INFINITE_ARGUMENTS = {"step_size", "largest_gradient", "largest_loss"}
+HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
@@ -103,16 +103,16 @@ def folder(*, _root_: DictConfig) -> str:
     """
     naming = command_words(_root_.hydra), _root_.hydra.job.config.override_dirname.exclude_keys
     try:
-        config = resolved(_root_)
+        config = resolve_config(_root_)
         outputs = Path(config["outputs"]).expanduser()
         parent = outputs / str(config["name"]) / str(config["scale"])
-        found = find(parent, config)
+        found = find_run_folder(parent, config)
         return folder_name(config, *naming) if found is None else found.name
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
         return run_name(*naming)  # the configuration is not valid; the run reports why
 
 
-def resolved(config: DictConfig) -> dict[str, Any]:
+def resolve_config(config: DictConfig) -> dict[str, Any]:
     """`config` without `hydra`, resolved, as plain values.
 
     `${hydra:...}` reads the `hydra` of `config`; in a run, whose configuration has none, the run's.
@@ -238,7 +238,7 @@ def commands() -> str:
 def experiments() -> str:
     """The experiments, each with the first comment line of its file, for --help."""
     files = sorted((CONF / "experiment").glob("*.yaml"))
-    return _listed({file.stem: summary(file) for file in files})
+    return _listed({file.stem: first_comment(file) for file in files})
 
 
 def _listed(found: dict[str, str]) -> str:
@@ -246,7 +246,7 @@ def _listed(found: dict[str, str]) -> str:
     return "\n".join(f"  {name:{width}}  {found[name]}" for name in found)
 
 
-def summary(file: Path) -> str:
+def first_comment(file: Path) -> str:
     """The first comment of a YAML file: one line, a whole sentence."""
     comments = (line[1:].strip() for line in file.read_text().splitlines() if line[:1] == "#")
     return next((line for line in comments if not line.startswith("@package")), "")
@@ -257,7 +257,7 @@ def groups() -> str:
     found = {}
     for folder in sorted(path for path in CONF.rglob("*") if path.is_dir()):
         name = str(folder.relative_to(CONF))
-        if name != "experiment" and not name.startswith(HELPERS):
+        if name != "experiment" and not name.startswith(HIDDEN_GROUPS):
             found[name] = sorted(file.stem for file in folder.glob("*.yaml"))
     width = max(map(len, found))
     return "\n".join(
@@ -275,7 +275,7 @@ def register() -> None:
         OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
 
 
-def composed(words: Iterable[str], name: str = "config") -> DictConfig:
+def compose_config(words: Iterable[str], name: str = "config") -> DictConfig:
     """The configuration conf/`name`.yaml with the overrides `words`, and with `hydra`.
 
     Composes also while Hydra runs a command.
@@ -336,7 +336,7 @@ def check_names(command: Iterable[str]) -> None:
 _validate_each = Sweeper.validate_batch_is_legal
 
 
-def validate_quickly() -> None:
+def patch_sweep_validation() -> None:
     """Let a sweep compose one run for each choice of options before it starts, for this process.
 
     Hydra composes every run, which takes as long as composing them again when they start. Runs of
@@ -356,11 +356,11 @@ def _may_choose(word: str) -> bool:
     return "." not in key and key not in SEEDS
 
 
-def checked(config: DictConfig) -> dict[str, Any]:
+def validate_config(config: DictConfig) -> dict[str, Any]:
     """`config` without `hydra`, resolved. Raises ConfigurationError if it is not valid."""
     _check_scale(config)
     try:
-        document = resolved(config)
+        document = resolve_config(config)
     except OmegaConfBaseException as error:
         raise ConfigurationError(in_a_line(error)) from error
     _check_settings(document)
@@ -376,7 +376,7 @@ def checked(config: DictConfig) -> dict[str, Any]:
     return document
 
 
-def check_added(config: DictConfig) -> None:
+def check_added_keys(config: DictConfig) -> None:
     """Raise ConfigurationError for an override `+key=value` of a key that nothing reads.
 
     `config` includes `hydra`. Keys of the parts are checked with their part.
@@ -391,7 +391,9 @@ def check_added(config: DictConfig) -> None:
             continue
         group = loader.get_group_options(key, config_name="config", overrides=every)
         if not (group or _is_interpolated(key, config)):
-            meant = [f"{place}={override.get_value_string()}" for place in places(key, config)]
+            meant = [
+                f"{place}={override.get_value_string()}" for place in find_keys_named(key, config)
+            ]
             hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(key, own)
             raise ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
 
@@ -420,12 +422,12 @@ def check_folder(config: DictConfig) -> None:
 
 
 def check_sweep(config: DictConfig) -> None:
-    """Raise ConfigurationError for an empty sweep in `config`, or one over a key of `SINGLE`."""
+    """Raise ConfigurationError for an empty sweep, or one over a key of `UNSWEPT_KEYS`."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     words = [*(f"{k}={v}" for k, v in params.items()), *command_words(config.hydra)]
     last = {override.get_key_element(): override for override in parse_overrides(words)}
     for key, override in last.items():
-        if key in SINGLE and override.is_sweep_override():
+        if key in UNSWEPT_KEYS and override.is_sweep_override():
             several = f"{override.input_line} gives several values"
             raise ConfigurationError(
                 f"{several}, and a command has one {key}: give a command for each"
@@ -448,9 +450,9 @@ def _check_scale(config: DictConfig) -> None:
 def _check_settings(document: dict[str, Any]) -> None:
     for name, hint in SETTINGS.items():
         if document.get(name) in (None, ""):
-            raise ConfigurationError(f"{name} is missing: it must be {words(hint)}")
+            raise ConfigurationError(f"{name} is missing: it must be {describe_annotation(hint)}")
         _check_value(name, document[name], hint, name)
-        fine, wanted = RULES.get(name, (bool, ""))
+        fine, wanted = SETTING_RULES.get(name, (bool, ""))
         if wanted and not fine(document[name]):
             raise ConfigurationError(f"{name} must be {wanted}, got {document[name]!r}")
 
@@ -472,7 +474,7 @@ def _check_call(part: dict[str, Any], where: str) -> None:
     parameters = _parameters(target)
     if parameters is None:
         return
-    given = {str(name): value for name, value in part.items() if name not in HYDRAS}
+    given = {str(name): value for name, value in part.items() if name not in HYDRA_KEYS}
     anything = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
     known = [n for n, p in parameters.items() if p.kind not in VARIADIC and n[0] != "_"]
     for name, value in given.items():
@@ -508,11 +510,11 @@ def _parameters(target: str) -> Mapping[str, Parameter] | None:
 
 
 def _check_value(name: str, value: Any, hint: Any, where: str) -> None:
-    if name in UNBOUNDED and value == math.inf:
+    if name in INFINITE_ARGUMENTS and value == math.inf:
         return
     if not fits(value, hint):
         beyond = type(value) in (int, float) and not is_number(value)
-        wanted = "a finite number of 64 bits" if beyond else words(hint)
+        wanted = "a finite number of 64 bits" if beyond else describe_annotation(hint)
         raise ConfigurationError(f"{where} must be {wanted}, got {shortened(value)}")
     if name in POSITIVE and isinstance(value, int | float) and not value > 0:
         raise ConfigurationError(f"{where} must be positive, got {value}")

@@ -50,8 +50,11 @@ logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.g
 
 PACKAGE = "latticework."
 COMMANDS = ("check", "race", "trace")  # scripts that are also `latticework NAME ...`
-FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
-HYDRAS, OURS = "HYDRA_FULL_ERROR", "LATTICEWORK_TRACEBACKS"  # the user's value, also for workers
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)  # a full disk; the errors of `write` name no file
+HYDRA_TRACEBACK_VAR, OWN_TRACEBACK_VAR = (
+    "HYDRA_FULL_ERROR",
+    "LATTICEWORK_TRACEBACKS",
+)  # the user's value, also for workers
 
 
 class ConfigurationError(ValueError):
@@ -62,7 +65,7 @@ class UnwritableError(OSError):
     """A file could not be written; the message says which, why, and what to do."""
 
 
-def summary(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What went wrong in a run, in one line; if a part could not be built, which part and why.
 
     Passwords in URLs are masked.
@@ -80,7 +83,7 @@ def _described(error: BaseException) -> str:
         return in_a_line(error)
     if isinstance(error, UnwritableError | HydraException):
         return cut(str(error))
-    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS and error.filename is None:
         return (
             f"{error.strerror}: make room in the folder of outputs and in {tempfile.gettempdir()}, "
             "or choose others by outputs=... and TMPDIR"
@@ -101,20 +104,23 @@ def _out_of_memory(error: BaseException) -> bool:
 
 def wants_traceback() -> bool:
     """Whether the user asked for tracebacks by Hydra's variable HYDRA_FULL_ERROR."""
-    return os.environ.get(OURS, os.environ.get(HYDRAS)) == "1"
+    return os.environ.get(OWN_TRACEBACK_VAR, os.environ.get(HYDRA_TRACEBACK_VAR)) == "1"
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """End the program with a message instead of a traceback if an error or Ctrl-C is raised.
 
     Inside the block Hydra raises its errors (HYDRA_FULL_ERROR) instead of printing them, and
     `logging` prints no traceback for each line that cannot be written to a full disk.
     """
-    noisy, before = logging.raiseExceptions, {name: os.environ.get(name) for name in (HYDRAS, OURS)}
+    noisy, before = (
+        logging.raiseExceptions,
+        {name: os.environ.get(name) for name in (HYDRA_TRACEBACK_VAR, OWN_TRACEBACK_VAR)},
+    )
     logging.raiseExceptions = wants_traceback()
-    os.environ[OURS] = str(int(wants_traceback()))
-    os.environ[HYDRAS] = "1"
+    os.environ[OWN_TRACEBACK_VAR] = str(int(wants_traceback()))
+    os.environ[HYDRA_TRACEBACK_VAR] = "1"
     try:
         with warnings.catch_warnings():
             end_on_broken_callbacks()
@@ -123,7 +129,7 @@ def told() -> Iterator[None]:
         print("stopped by SIGINT: the same command starts again", file=sys.stderr)
         raise SystemExit(130) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
-        end(error)
+        exit_with_message(error)
     finally:
         logging.raiseExceptions = noisy
         for name, value in before.items():
@@ -131,16 +137,16 @@ def told() -> Iterator[None]:
             os.environ |= {} if value is None else {name: value}
 
 
-def end(error: Exception) -> NoReturn:
+def exit_with_message(error: Exception) -> NoReturn:
     """Print why, and exit with status 1."""
     if wants_traceback():
         traceback.print_exception(error)
-    lines = mask_passwords(_explained(error, sys.argv[1:])).splitlines()
+    lines = mask_passwords(_message_for(error, sys.argv[1:])).splitlines()
     print("\n".join(map(escape_terminal, lines)), file=sys.stderr)
     raise SystemExit(1) from None
 
 
-def _explained(error: Exception, command: list[str]) -> str:
+def _message_for(error: Exception, command: list[str]) -> str:
     """A message for an `error` that was raised for the words of `command`."""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
@@ -156,12 +162,12 @@ def _explained(error: Exception, command: list[str]) -> str:
             "for texts"
         )
     if isinstance(error, ConfigCompositionException) and error.__cause__:
-        return _not_applied(error, error.__cause__, command)
+        return _explain_override_error(error, error.__cause__, command)
     if isinstance(error, HydraException | ConfigurationError | DamagedError | UnwritableError):
-        return summary(error)
+        return describe_error(error)
     if isinstance(error, ValueError | OSError) and _is_worded_here(error):
         return cut(str(error))
-    return f"{summary(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
+    return f"{describe_error(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
 
 
 def _is_worded_here(error: Exception) -> bool:
@@ -171,13 +177,13 @@ def _is_worded_here(error: Exception) -> bool:
     return source.startswith("raise ") and str(frame.f_globals["__name__"]).startswith(PACKAGE)
 
 
-def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> str:
+def _explain_override_error(error: Exception, cause: BaseException, command: list[str]) -> str:
     """Why an override could not be applied to the configuration."""
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         place, _, name = str(cause.full_key).rpartition(".")
         fields = cause.parent_node if isinstance(cause.parent_node, DictConfig) else ()
         where = f"{place or 'the configuration'} has no field {name}"
-        if elsewhere := places(name, cause.parent_node):
+        if elsewhere := find_keys_named(name, cause.parent_node):
             given = [word for word in command if word.partition("=")[0] == str(cause.full_key)]
             value = given[-1].partition("=")[2] if given else "..."
             return f"{where}: did you mean {' or '.join(f'{key}={value}' for key in elsewhere)}?"
@@ -185,7 +191,7 @@ def _not_applied(error: Exception, cause: BaseException, command: list[str]) -> 
     return f"{cut(str(error))}. {in_a_line(cause)}"
 
 
-def places(name: str, node: Any) -> list[str]:
+def find_keys_named(name: str, node: Any) -> list[str]:
     """Keys of the configuration around `node` that end in `name`, in the fewest dots.
 
     `budget.steps` for `steps`. Not those of `scales`, which hold a value for each scale.

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from latticework.experiments.records.identity import leaves, mask_passwords
+from latticework.experiments.records.identity import flatten_settings, mask_passwords
 from latticework.experiments.records.numbers import KeyNumber
 
-ID = "wandb_id.txt"  # in a folder; moved away with a record that is made again
+WANDB_ID_FILE = "wandb_id.txt"  # in a folder; moved away with a record that is made again
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """What a tracker knows of a run: its folder, its configuration, and the options of its groups.
 
     `last_step` is the step of the last row that an earlier process logged and this one keeps.
@@ -35,7 +35,7 @@ class About:
 class Logger(Protocol):
     """An experiment tracker that receives metrics in addition to the record."""
 
-    def start(self, about: About) -> None: ...
+    def start(self, about: RunInfo) -> None: ...
     def log(self, step: int, values: dict[str, float]) -> None: ...
     def result(self, numbers: Sequence[KeyNumber]) -> None: ...
     def finish(self) -> None: ...
@@ -58,7 +58,7 @@ class WandB:
     _path: Path = field(default=Path(), init=False)
     _done: bool = field(default=False, init=False)
 
-    def start(self, about: About) -> None:
+    def start(self, about: RunInfo) -> None:
         self._path = about.path
         tags = [about.choices[name] for name in TAGS if about.choices.get(name)]
         self._init(about.path, about.config, about.choices.get("task", "run"), tags)
@@ -66,7 +66,7 @@ class WandB:
     def _init(
         self, path: Path, config: dict[str, Any], job_type: str, tags: Sequence[str] = ()
     ) -> None:
-        known = path / ID
+        known = path / WANDB_ID_FILE
         if not known.exists():
             known.write_text(uuid4().hex[:8])
         with _masked_words():  # which wandb stores
@@ -98,7 +98,7 @@ class WandB:
     def result(self, numbers: Sequence[KeyNumber]) -> None:
         import wandb
 
-        for name, value in by_name(numbers).items():
+        for name, value in flatten_headline(numbers).items():
             self._run.summary[name] = value
         rows = [[one.label, one.value, one.error, _beside(one)] for one in numbers]
         columns: list[str | int] = ["result", "value", "error", "compare with"]
@@ -108,7 +108,7 @@ class WandB:
         if self.artifacts:
             record = wandb.Artifact(f"record-{self._run.id}", type="record")
             for file in sorted(self._path.iterdir()):
-                if file.is_file() and not file.name.startswith(".") and file.name != ID:
+                if file.is_file() and not file.name.startswith(".") and file.name != WANDB_ID_FILE:
                     record.add_file(str(file))
             self._run.log_artifact(record)
         self._done = True
@@ -159,7 +159,7 @@ class TensorBoard:
     _writer: Any = field(default=None, init=False)
     _config: dict[str, Any] = field(default_factory=dict, init=False)
 
-    def start(self, about: About) -> None:
+    def start(self, about: RunInfo) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         folder, step = about.path / "tensorboard", about.last_step
@@ -173,8 +173,10 @@ class TensorBoard:
 
     def result(self, numbers: Sequence[KeyNumber]) -> None:
         """The settings and the final numbers, for the tab HPARAMS."""
-        metrics = {f"final/{k}": v for k, v in by_name(numbers).items() if not isinstance(v, str)}
-        known = leaves(self._config)
+        metrics = {
+            f"final/{k}": v for k, v in flatten_headline(numbers).items() if not isinstance(v, str)
+        }
+        known = flatten_settings(self._config)
         settings = {k: v for k, v in known.items() if isinstance(v, bool | int | float | str)}
         self._writer.add_hparams(settings, metrics, run_name=".")
 
@@ -198,7 +200,7 @@ class TensorBoard:
                 writer.add_image(f"figures/{file.stem}", pixels, dataformats="HWC")
 
 
-def by_name(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
+def flatten_headline(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
     """The headline by name: values, `<name>_error`, and `<name>_exact` or `<name>_paper`."""
     found: dict[str, float | str] = {}
     for one in numbers:
@@ -215,7 +217,7 @@ def _beside(one: KeyNumber) -> str:
     return ", ".join(f"{name} {value.mean:.6g}" for name, value in one.beside.items())
 
 
-def tried(what: str, call: Callable[..., None], *args: Any) -> bool:
+def call_tracker(what: str, call: Callable[..., None], *args: Any) -> bool:
     """Call a tracker; return whether it succeeded.
 
     An exception is logged with `what` and does not stop the run, whose record needs no tracker.

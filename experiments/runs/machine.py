@@ -21,13 +21,13 @@ from typing import Any
 
 import torch
 
-from latticework.experiments.records.identity import PARTS, leaves
+from latticework.experiments.records.identity import PARTS, flatten_settings
 from latticework.experiments.records.record import versions
 
 ROOT = Path(__file__).resolve().parents[2]
 # of those that compute
-PACKAGES = ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz")
-KEYS = ("file", "files", "checkpoint")  # the keys that name a user's files or folders
+NUMERIC_PACKAGES = ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz")
+FILE_PATH_KEYS = ("file", "files", "checkpoint")  # the keys that name a user's files or folders
 
 
 def peak_memory(device: torch.device) -> int:
@@ -59,19 +59,19 @@ def processor() -> str:
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
+def environment_facts(device: torch.device, config: dict[str, Any]) -> dict[str, Any]:
     """Facts besides the configuration that may change the numbers of a run on `device`."""
     return {
         "device": device_name(device),
         "processor": processor(),
         "threads": torch.get_num_threads(),
-        "versions": versions(PACKAGES),
+        "versions": versions(NUMERIC_PACKAGES),
         **commit(),
-        "sources": sources(config),
+        "sources": source_hashes(config),
     }
 
 
-def sources(config: dict[str, Any]) -> dict[str, str]:
+def source_hashes(config: dict[str, Any]) -> dict[str, str]:
     """Hashes of the Python files that define the parts of `config`, by module name.
 
     They reveal uncommitted changes, and changes of a user's own sampler in another folder. Files
@@ -81,19 +81,19 @@ def sources(config: dict[str, Any]) -> dict[str, str]:
     return {name: mark for name in sorted(modules) if (mark := _hash(name))}
 
 
-def edited(earlier: dict[str, Any], config: dict[str, Any]) -> str:
+def changed_modules(earlier: dict[str, Any], config: dict[str, Any]) -> str:
     """Modules of the parts of `config` whose files have changed since the facts `earlier`.
 
     "" if there are none. Older records do not name the files.
     """
     known = earlier.get("sources") or {}
-    now = sources(config)
+    now = source_hashes(config)
     return ", ".join(name for name, mark in now.items() if known.get(name, mark) != mark)
 
 
 def _modules(value: Any) -> Iterator[str]:
     """The modules that define the classes and functions that a nested configuration names."""
-    for key, name in leaves(value).items():
+    for key, name in flatten_settings(value).items():
         if key.rpartition(".")[2] == "_target_":
             with suppress(ImportError, AttributeError, ValueError):  # told when the part is built
                 yield getattr(pkgutil.resolve_name(str(name)), "__module__", "")
@@ -128,7 +128,7 @@ def commit() -> dict[str, Any]:
     return {"commit": None, "dirty": None}
 
 
-def inputs(config: Any) -> dict[str, str]:
+def input_checksums(config: Any) -> dict[str, str]:
     """SHA-256 of each file or folder that `config` names and that exists, by its dotted key."""
     found = {key: Path(name).expanduser() for key, name in _named(config)}
     return {key: _digest(path) for key, path in found.items() if path.exists()}
@@ -143,21 +143,21 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
-def replaced(earlier: dict[str, Any], config: Any) -> str:
+def changed_inputs(earlier: dict[str, Any], config: Any) -> str:
     """Keys of files that have changed since `earlier`, the facts of a record; "" if none.
 
     Files that are missing or have no checksum in the record are ignored.
     """
     known = earlier.get("inputs") or {}
     return ", ".join(
-        key for key, digest in inputs(config).items() if known.get(key, digest) != digest
+        key for key, digest in input_checksums(config).items() if known.get(key, digest) != digest
     )
 
 
 def _named(config: Any) -> Iterator[tuple[str, str]]:
     """The values of KEYS in a nested configuration, by their dotted keys."""
-    for key, value in leaves(config).items():
-        if key.rpartition(".")[2] in KEYS:
+    for key, value in flatten_settings(config).items():
+        if key.rpartition(".")[2] in FILE_PATH_KEYS:
             is_list = isinstance(value, list)
             every = {f"{key}.{n}": one for n, one in enumerate(value)} if is_list else {key: value}
             yield from ((name, one) for name, one in every.items() if isinstance(one, str))

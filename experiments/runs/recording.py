@@ -31,37 +31,43 @@ from latticework.experiments.records.identity import (
     LOCK,
     SEEDS,
     digest,
-    find,
+    find_run_folder,
+    has_same_identity,
     list_names,
     mask_passwords,
     run_name,
-    same,
-    without_digits,
+    strip_digest,
 )
 from latticework.experiments.records.numbers import columns, headline
-from latticework.experiments.records.record import Record, checksums, damage, load
+from latticework.experiments.records.record import Record, checksums, describe_damage, load_record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.configuration import (
-    checked,
     command_words,
-    resolved,
+    resolve_config,
     storable,
+    validate_config,
 )
-from latticework.experiments.runs.errors import summary, wants_traceback
-from latticework.experiments.runs.loggers import About, Logger, tried
-from latticework.experiments.runs.machine import edited, facts, inputs, peak_memory, replaced
+from latticework.experiments.runs.errors import describe_error, wants_traceback
+from latticework.experiments.runs.loggers import Logger, RunInfo, call_tracker
+from latticework.experiments.runs.machine import (
+    changed_inputs,
+    changed_modules,
+    environment_facts,
+    input_checksums,
+    peak_memory,
+)
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import crash_noted, death, stoppable
+from latticework.experiments.runs.signals import explain_crash, stop_on_signals, write_crash_note
 from latticework.experiments.runs.sweeps import Outcome
 from latticework.sampling.devices import find_device
 
 log = logging.getLogger(__name__)
-HOLDER = ".holder"
+HOLDER_FILE = ".holder"
 TRACKERS = ".trackers"  # names those that have a finished record, if some came later
 Prepare = Callable[[DictConfig, Run], Callable[[], None]]  # builds the parts of a run
 
 
-def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
+def run_and_record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     """Execute what `prepare` returns, and write its record to the folder named by Hydra.
 
     An existing record of the same resolved configuration is found however it was spelled
@@ -84,12 +90,14 @@ def record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     try:
         # A single run was checked before Hydra made its folder (experiments/finish.py).
         # In a sweep each run is checked here, so that a mistake in one does not stop the others.
-        config = resolved(cfg) if HydraConfig.get().mode == RunMode.RUN else checked(cfg)
-        path = _claimed(asked, config)
+        config = (
+            resolve_config(cfg) if HydraConfig.get().mode == RunMode.RUN else validate_config(cfg)
+        )
+        path = _claim_folder(asked, config)
         shown = storable(cfg, config)
     except Exception as error:  # noqa: BLE001 - whatever a run raises belongs in its record
         return _fail(asked, error)
-    with stoppable(), _held(path) as ours:
+    with stop_on_signals(), _lock_record(path) as ours:
         return _record(cfg, config, shown, path, prepare) if ours else Outcome(path, "skipped")
 
 
@@ -99,12 +107,12 @@ def _mask_files(folder: Path) -> None:
         try:
             text = read_file(file).decode()
             if (masked := mask_passwords(text)) != text:
-                storage.write(file, masked)
+                storage.write_atomically(file, masked)
         except FileNotFoundError:  # a run of its own has no multirun.yaml
             continue
 
 
-def _claimed(asked: Path, config: dict[str, Any]) -> Path:
+def _claim_folder(asked: Path, config: dict[str, Any]) -> Path:
     """The folder for the record of `config`: an existing folder of that identity, or `asked`.
 
     A lock makes the search and the claim atomic, so that concurrent processes agree. Records of the
@@ -114,7 +122,7 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
     parent, hydra = asked.parent, HydraConfig.get()
     experiment = hydra.runtime.choices.get("experiment")
     with FileLock(parent / LOCK):
-        path = find(parent, config) or asked
+        path = find_run_folder(parent, config) or asked
         (path / LOCK).open("a").close()  # it has begun; its time of writing stays
         if path != asked:
             _remove_if_unused(asked)
@@ -123,7 +131,7 @@ def _claimed(asked: Path, config: dict[str, Any]) -> Path:
         has_variables = any("${oc.env:" in word for word in words)  # the same words, other settings
         for name in () if has_variables else sorted(list_names(parent)):
             file = parent / name / "run.json"
-            if name == path.name or without_digits(name) != own or not file.exists():
+            if name == path.name or strip_digest(name) != own or not file.exists():
                 continue
             if _experiment_of(file) == experiment:
                 try:
@@ -159,9 +167,9 @@ def _record(
     try:
         (path / "error.txt").unlink(missing_ok=True)
         if (path / "run.json").exists():
-            if fault := damage(path):
+            if fault := describe_damage(path):
                 log.warning("the record %s is damaged: %s; running it again", path, fault)
-            elif not cfg.force and _holds(path, config, shown, cfg):
+            elif not cfg.force and _can_skip(path, config, shown, cfg):
                 _log_to_added_trackers(cfg, path)
                 return Outcome(path, "finished before")
         _execute(cfg, config, shown, path, prepare)
@@ -172,21 +180,21 @@ def _record(
 
 def _log_to_added_trackers(cfg: DictConfig, path: Path) -> None:
     """Give a finished record to the trackers of `cfg` that did not have it."""
-    record, noted = load(path), path / TRACKERS
+    record, noted = load_record(path), path / TRACKERS
     known = read_json(noted) if noted.exists() else list(record.config.get("logger") or ())
     added = [name for name in cfg.get("logger") or () if name not in known]
     for name in added:
         log.info("%s is given the readings of the record", name)
         logger = instantiate(cfg.logger[name])
-        tried(f"{name} did not get the record", _log_record, logger, record)
-        tried("a tracker could not end", logger.finish)
+        call_tracker(f"{name} did not get the record", _log_record, logger, record)
+        call_tracker("a tracker could not end", logger.finish)
     if added:
-        storage.write(noted, json.dumps([*known, *added]))
+        storage.write_atomically(noted, json.dumps([*known, *added]))
 
 
 def _log_record(logger: Logger, record: Record) -> None:
     assert isinstance(record.path, Path)
-    logger.start(About(record.path, record.config, record.choices))
+    logger.start(RunInfo(record.path, record.config, record.choices))
     rows = record.metrics.to_dict("records") if columns(record) else []
     for row in rows:
         values = {str(name): float(value) for name, value in row.items() if name != "step"}
@@ -194,27 +202,27 @@ def _log_record(logger: Logger, record: Record) -> None:
     logger.result(headline(record))
 
 
-def _holds(path: Path, config: dict[str, Any], shown: dict[str, Any], cfg: DictConfig) -> bool:
+def _can_skip(path: Path, config: dict[str, Any], shown: dict[str, Any], cfg: DictConfig) -> bool:
     """Whether the finished record in `path` is that of `config`, with the inputs as they are.
 
     Records hold configurations as `shown`.
     """
     earlier = read_json(path / "run.json")
-    if not (same(earlier, shown) or _has_hidden_settings(earlier, config)):
+    if not (has_same_identity(earlier, shown) or _has_hidden_settings(earlier, config)):
         return False
-    if names := replaced(earlier, config):
+    if names := changed_inputs(earlier, config):
         log.info("%s has changed since this run; running it again", names)
         return False
-    if _replaceable(earlier, cfg):
+    if _substitute_is_outdated(earlier, cfg):
         return False
     if HydraConfig.get().mode == RunMode.RUN:  # `Finish` tells of the runs of a sweep
         log.info("already finished: %s (force=true runs it again)", path)
-    if names := edited(earlier, config):
+    if names := changed_modules(earlier, config):
         log.warning("the code of %s has changed since this run", names)
     return True
 
 
-def _replaceable(earlier: dict[str, Any], cfg: DictConfig) -> bool:
+def _substitute_is_outdated(earlier: dict[str, Any], cfg: DictConfig) -> bool:
     """Whether the record used a substitute for data or a model that are available now."""
     return _data_arrived(earlier, cfg) or _language_model_arrived(earlier, cfg)
 
@@ -247,13 +255,13 @@ def _language_model_arrived(earlier: dict[str, Any], cfg: DictConfig) -> bool:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[bool]:
+def _lock_record(path: Path) -> Iterator[bool]:
     """Hold the record's lock inside the block; yield whether it was acquired.
 
     If another process holds the lock, wait for it; in a sweep, yield False at once. The operating
     system releases the lock when the process dies.
     """
-    lock, holder = FileLock(path / LOCK), path / HOLDER
+    lock, holder = FileLock(path / LOCK), path / HOLDER_FILE
 
     def let_go() -> None:
         holder.unlink(missing_ok=True)
@@ -270,10 +278,12 @@ def _held(path: Path) -> Iterator[bool]:
         lock.acquire()
     try:
         if holder.exists():  # its process would have removed it
-            log.warning("%s ran this before and %s", read_file(holder).decode(), death(path))
-        storage.write(holder, f"process {os.getpid()} on {socket.gethostname()}")
+            log.warning(
+                "%s ran this before and %s", read_file(holder).decode(), explain_crash(path)
+            )
+        storage.write_atomically(holder, f"process {os.getpid()} on {socket.gethostname()}")
         atexit.register(let_go)  # C code may end the process (experiments/runs/signals.py)
-        with crash_noted(path):
+        with write_crash_note(path):
             yield True
     finally:
         let_go()
@@ -301,9 +311,9 @@ def _hidden_settings(config: dict[str, Any], shown: dict[str, Any]) -> dict[str,
 
 def _fail(path: Path, error: Exception) -> Outcome:
     """Write the traceback of `error` to error.txt. Exits if that cannot be written."""
-    cause, trace = summary(error), mask_passwords(traceback.format_exc())
+    cause, trace = describe_error(error), mask_passwords(traceback.format_exc())
     try:
-        storage.write(path / "error.txt", f"{cause}\n\n{trace}")
+        storage.write_atomically(path / "error.txt", f"{cause}\n\n{trace}")
     except OSError as unwritable:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
@@ -334,13 +344,13 @@ def _execute(
         storage.set_aside(path, run.outputs)
     (path / TRACKERS).unlink(missing_ok=True)  # of the record before
     run.take_up(config, force=cfg.force)
-    if read := inputs(config):
+    if read := input_checksums(config):
         run.note(inputs=read)
     hydra = HydraConfig.get()
     choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
     step = run.latest().get("step")
     for logger in run.loggers:
-        logger.start(About(path, shown, choices, None if step is None else int(step)))
+        logger.start(RunInfo(path, shown, choices, None if step is None else int(step)))
     try:
         perform()
         document = {
@@ -349,16 +359,16 @@ def _execute(
             "overrides": command_words(hydra),
             "seconds": run.seconds,
             "peak_memory_bytes": peak_memory(run.device),
-            **facts(run.device, config),
+            **environment_facts(run.device, config),
             **run.notes,
             **_hidden_settings(config, shown),
             "files": checksums(path),
         }
-        storage.write(path / "run.json", json.dumps(document, indent=2))
+        storage.write_atomically(path / "run.json", json.dumps(document, indent=2))
         run.checkpoints.remove()
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
-            tried(missed, lambda logger=logger: logger.result(headline(load(path))))
+            call_tracker(missed, lambda logger=logger: logger.result(headline(load_record(path))))
     finally:
         for logger in run.loggers:
-            tried("a tracker could not end", logger.finish)
+            call_tracker("a tracker could not end", logger.finish)

@@ -21,24 +21,24 @@ import torch
 from torch import Tensor
 
 from latticework.experiments.records.files import read_file
-from latticework.experiments.records.identity import same
+from latticework.experiments.records.identity import has_same_identity
 from latticework.experiments.records.numbers import duration
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.loggers import Logger, tried
-from latticework.experiments.runs.machine import edited, facts, replaced
-from latticework.experiments.runs.signals import Deferred
+from latticework.experiments.runs.loggers import Logger, call_tracker
+from latticework.experiments.runs.machine import changed_inputs, changed_modules, environment_facts
+from latticework.experiments.runs.signals import DeferredSignals
 from latticework.experiments.runs.storage import Checkpoints, Document
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.engine import served
-from latticework.sampling.memory import Memory, captured, described
+from latticework.sampling.engine import select_kernel
+from latticework.sampling.memory import LoopState, describe_structure, to_checkpoint
 from latticework.sampling.metrics import Metric
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LIVE_EVERY, PLAIN_EVERY = 0.1, 15.0  # seconds between two lines, on a terminal and elsewhere
-BAR = 20  # characters
+BAR_CHARACTERS = 20  # characters
 CLEAR = "\r\033[K"  # to the start of the line, and erase it
 
 
@@ -106,7 +106,7 @@ class Run:
         compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
         kernel.
         """
-        chosen, why = served(sampler, model, self.engine, metrics, x, steps, call)
+        chosen, why = select_kernel(sampler, model, self.engine, metrics, x, steps, call)
         self.note(engine=getattr(chosen, "engine", "eager"))
         if why and self.engine == "auto":
             self.note(engine_reason=why)
@@ -143,7 +143,7 @@ class Run:
                     rate = _rate(seconds, count * each, total * each)
                     line = f"{count * each:,}/{total * each:,}  {rate}  {_short(self.latest())}"
                     if live:
-                        bar = f"{what} {'━' * (BAR * count // total):{BAR}}"
+                        bar = f"{what} {'━' * (BAR_CHARACTERS * count // total):{BAR_CHARACTERS}}"
                         line = f"{bar} {line}"[: shutil.get_terminal_size().columns - 1]
                         print(f"{CLEAR}{line}", end="", flush=True)
                     else:
@@ -155,7 +155,7 @@ class Run:
                 _clear()
 
     def resumable(
-        self, memory: Memory, what: str, *, total: int, first: int = 1, each: int = 1
+        self, memory: LoopState, what: str, *, total: int, first: int = 1, each: int = 1
     ) -> Iterator[int]:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
@@ -168,7 +168,7 @@ class Run:
         saved = self._saved.get(what)
         done = self._restore(memory, what, first - 1)
         written, at = done, time.perf_counter()
-        with Deferred() as signals:
+        with DeferredSignals() as signals:
             rounds = range(done + 1, total + 1)
             for iteration in self.progress(rounds, what, total, done, each):
                 yield iteration
@@ -185,7 +185,7 @@ class Run:
         self._ended[what] = total
         self._kept = saved["rows"] if saved is not None and done == total else self._rows
 
-    def _write(self, memory: Memory, loop: str, iteration: int) -> None:
+    def _write(self, memory: LoopState, loop: str, iteration: int) -> None:
         document = {
             "config": json.dumps(self.config),
             "device": self.device.type,
@@ -195,18 +195,18 @@ class Run:
             "rows": self._rows,
             "seconds": self.seconds,
             "notes": json.dumps(self.notes),
-            "facts": facts(self.device, self.config),
-            "described": described(memory),
-            "memory": captured(memory),
+            "facts": environment_facts(self.device, self.config),
+            "described": describe_structure(memory),
+            "memory": to_checkpoint(memory),
         }
         self.checkpoints.write(document)
 
-    def _restore(self, memory: Memory, loop: str, done: int) -> int:
+    def _restore(self, memory: LoopState, loop: str, done: int) -> int:
         """Restore `memory` from the loop's checkpoint, if any; return the last iteration done."""
         document = self._saved.pop(loop, None)
         if document is None:
             return done
-        if document["described"] != described(memory):
+        if document["described"] != describe_structure(memory):
             log.warning("the checkpoint of %s is not used: it has another model", loop)
             storage.set_aside(self.path, self.outputs, copy=True)
             self._saved.clear()
@@ -220,7 +220,7 @@ class Run:
             self.note(resumed_from=earlier)
         self._started = min(self._started, time.perf_counter() - document["seconds"])
         log.info("%s resumes from iteration %d", loop, document["iteration"])
-        if names := edited(document.get("facts", {}), self.config):
+        if names := changed_modules(document.get("facts", {}), self.config):
             log.warning(
                 "the code of %s has changed since the checkpoint: delete %s to start again",
                 names,
@@ -230,7 +230,7 @@ class Run:
 
     def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
         """Facts of machine and code in which earlier parts of this run differ from this process."""
-        now = facts(self.device, self.config)
+        now = environment_facts(self.device, self.config)
         noted = (json.loads(document["notes"]), self.notes)
         parts = [part for notes in noted for part in notes.get("resumed_from", ())]
         parts.append(document.get("facts", now))  # older checkpoints have none
@@ -249,9 +249,11 @@ class Run:
 
         def fits(document: Document) -> str:
             notes = json.loads(document["notes"])
-            if not same({**notes, "config": json.loads(document["config"])}, self.config or config):
+            if not has_same_identity(
+                {**notes, "config": json.loads(document["config"])}, self.config or config
+            ):
                 return "it has another configuration"
-            if names := replaced(notes, config):
+            if names := changed_inputs(notes, config):
                 return f"{names} has changed since"
             if document["device"] != self.device.type:
                 made = f"made on {document['device']}, and this run is on {self.device.type}"
@@ -282,7 +284,7 @@ class Run:
             file.unlink(missing_ok=True)
             return
         lines = file.read_text().splitlines(keepends=True)[: rows + 1]
-        storage.write(file, "".join(lines))
+        storage.write_atomically(file, "".join(lines))
         self._columns = next(csv.reader(lines[:1]))
         self._latest = dict(zip(self._columns, map(float, lines[-1].split(",")), strict=True))
 
@@ -296,7 +298,7 @@ class Run:
         self._latest = row
         target = self.path / "metrics.csv"
         with (
-            storage.told(target),
+            storage.convert_write_errors(target),
             open(target, "a", newline="", opener=storage.without_links) as file,
         ):
             writer = csv.DictWriter(file, self._columns or list(row), lineterminator="\n")
@@ -307,16 +309,20 @@ class Run:
         self._rows += 1
         values = {name: value for name, value in row.items() if name != "step"}
         lost = "a tracker failed and gets no more rows, which metrics.csv has"
-        self._tracked = [each for each in self._tracked if tried(lost, each.log, step, values)]
+        self._tracked = [
+            each for each in self._tracked if call_tracker(lost, each.log, step, values)
+        ]
 
     def save(self, name: str, **arrays: Tensor | np.ndarray) -> None:
         """Store arrays as `<name>.npz`, compressed; float32 zeros and ones are stored as bytes."""
         stored = {key: _array(value) for key, value in arrays.items()}
-        storage.write(self.path / f"{name}.npz", storage.arrays(stored))
+        storage.write_atomically(self.path / f"{name}.npz", storage.serialise_arrays(stored))
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Store tensors, such as a model's, as `<name>.safetensors`."""
-        storage.write(self.path / f"{name}.safetensors", storage.tensors(tensors))
+        storage.write_atomically(
+            self.path / f"{name}.safetensors", storage.serialise_tensors(tensors)
+        )
 
     def note(self, **values: Any) -> None:
         """Add facts to run.json, as JSON values."""

@@ -1,8 +1,8 @@
 """Stop commands cleanly on signals, and report how a crashed process died.
 
 SIGTERM, SIGUSR1, SIGUSR2 and SIGINT (Ctrl-C) stop a command with exit status 128 + the signal's
-number: in a resumable loop after a checkpoint at the end of the iteration (`Deferred`), elsewhere
-at once. Handlers that a launcher has installed stay.
+number: in a resumable loop after a checkpoint at the end of the iteration (`DeferredSignals`),
+elsewhere at once. Handlers that a launcher has installed stay.
 
 Imports the standard library only, because a command imports this before everything else.
 """
@@ -44,7 +44,7 @@ def _is_default(handler: Handler) -> bool:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stop_on_signals() -> Iterator[None]:
     """Let the signals stop this process in the block; only the main thread can install handlers."""
     main = threading.current_thread() is threading.main_thread()
     before = {n: signal.getsignal(n) for n in SIGNALS if main}
@@ -59,10 +59,10 @@ def stoppable() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-class Deferred:
+class DeferredSignals:
     """Collects the signals that arrive in a block. A second SIGINT stops at once."""
 
-    def __enter__(self) -> "Deferred":
+    def __enter__(self) -> "DeferredSignals":
         self.came: list[int] = []
         main = threading.current_thread() is threading.main_thread()
         self.before: dict[int, Handler] = {
@@ -96,7 +96,7 @@ class Deferred:
 
 
 @contextmanager
-def crash_noted(folder: Path) -> Iterator[None]:
+def write_crash_note(folder: Path) -> Iterator[None]:
     """Write the fault and the place in the Python code to `folder` if this process crashes."""
     before = faulthandler.is_enabled()
     (folder / CRASH).unlink(missing_ok=True)  # and no link that another planted is followed
@@ -111,7 +111,7 @@ def crash_noted(folder: Path) -> Iterator[None]:
             (folder / CRASH).unlink(missing_ok=True)
 
 
-def death(folder: Path) -> str:
+def explain_crash(folder: Path) -> str:
     """How the process that held `folder` died, and what to do about it."""
     file = folder / CRASH
     if file.exists() and (fault := file.read_text(errors="replace").partition("\n")[0]):

@@ -80,17 +80,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Content = bytes | memoryview
-KEPT = 2  # checkpoints of a loop
+CHECKPOINTS_PER_LOOP = 2  # checkpoints of a loop
 Document = dict[str, Any]  # a checkpoint
 FILE, CHECKSUM = "tensors.safetensors", "sha256"  # the second is a key of spec.json
 PLAIN = (bool, int, float, str, tuple)
 
 
-def write(target: Path, content: Content | str) -> None:
+def write_atomically(target: Path, content: Content | str) -> None:
     """Write `content` to `target`. If that fails, raises UnwritableError; `target` is unchanged."""
     data = content.encode() if isinstance(content, str) else content
     partial = target.with_name(f"{target.name}.partial")
-    with told(target, len(data)):
+    with convert_write_errors(target, len(data)):
         try:
             partial.unlink(missing_ok=True)  # of a killed process, or a link that another planted
             with partial.open("xb") as file:
@@ -110,7 +110,7 @@ def without_links(path: str, flags: int) -> int:
 
 
 @contextmanager
-def told(target: Path, size: int | None = None) -> Iterator[None]:
+def convert_write_errors(target: Path, size: int | None = None) -> Iterator[None]:
     """Raise UnwritableError for any error in writing `size` bytes to `target`."""
     try:
         yield
@@ -124,11 +124,11 @@ def told(target: Path, size: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def folder(target: Path) -> Iterator[Path]:
+def staged_folder(target: Path) -> Iterator[Path]:
     """An empty temporary folder. At the end of the block, its files replace those in `target`."""
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    with told(target):
+    with convert_write_errors(target):
         try:
             partial.mkdir(parents=True)
             yield partial
@@ -139,7 +139,7 @@ def folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def checkpoint(document: Any) -> Content:
+def serialise_checkpoint(document: Any) -> Content:
     """`document` serialised by torch.save, in memory.
 
     If torch.save wrote to disk itself, a full disk would raise an unclear internal error.
@@ -149,12 +149,12 @@ def checkpoint(document: Any) -> Content:
     return buffer.getbuffer()
 
 
-def tensors(values: dict[str, Tensor]) -> Content:
+def serialise_tensors(values: dict[str, Tensor]) -> Content:
     """Tensors on any device, as a safetensors file."""
     return safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in values.items()})
 
 
-def arrays(values: dict[str, np.ndarray]) -> Content:
+def serialise_arrays(values: dict[str, np.ndarray]) -> Content:
     """Arrays as a compressed npz file."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **values)  # type: ignore[arg-type]
@@ -196,12 +196,12 @@ class Checkpoints:
 
         Raises UnwritableError on failure; earlier checkpoints are unchanged.
         """
-        with told(self.folder):
+        with convert_write_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
         loop = document["loop"]
         target = self.folder / f"{loop}-{document['iteration']:010}.pt"
-        write(target, checkpoint(document))
-        for old in self._of(loop)[:-KEPT]:
+        write_atomically(target, serialise_checkpoint(document))
+        for old in self._of(loop)[:-CHECKPOINTS_PER_LOOP]:
             old.unlink()
 
     def load(self, fits: Callable[[Document], str]) -> dict[str, Document]:
@@ -249,7 +249,7 @@ def _read(file: Path) -> tuple[Document, str]:
         return {}, f"damaged ({type(error).__name__})"
 
 
-def artifact(
+def load_or_make_artifact(
     run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
     """The tensors that `make()` returns for `spec`, read from disk if they already exist.
@@ -263,20 +263,20 @@ def artifact(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
     with FileLock(folder / ".lock"):
-        if file.exists() and (fault := _damage(folder)):
+        if file.exists() and (fault := _describe_damage(folder)):
             aside = file.replace(file.with_name(f"{FILE}.damaged"))
             log.warning("%s is damaged (%s): moved to %s, computing it again", file, fault, aside)
         if not file.exists():
             log.info("computing the shared artifact %s", name)
-            content = tensors(make())
+            content = serialise_tensors(make())
             noted = {**spec, CHECKSUM: hashlib.sha256(content).hexdigest()}
-            write(folder / "spec.json", json.dumps(noted, indent=2, sort_keys=True))
-            write(file, content)
+            write_atomically(folder / "spec.json", json.dumps(noted, indent=2, sort_keys=True))
+            write_atomically(file, content)
     run.note(artifacts=[*run.notes.get("artifacts", []), name])
     return load_file(file, device=str(run.device))
 
 
-def _damage(folder: Path) -> str:
+def _describe_damage(folder: Path) -> str:
     """Describe the damage of the tensors in `folder`; "" if they are intact.
 
     Older artifacts have no checksum: their file must be readable.
@@ -290,7 +290,7 @@ def _damage(folder: Path) -> str:
     return "" if known in (None, found) else "its content was changed"
 
 
-def fingerprint(model: nn.Module) -> str:
+def hash_model(model: nn.Module) -> str:
     """Hash a model: its classes with their plain settings, domain, parameters and buffers.
 
     Targets given as functions (`models.base.Function`) on the same domain have the same hash.
@@ -307,7 +307,7 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def spec_of(sampler: Sampler, model: nn.Module, run: Run, **settings: Any) -> dict[str, Any]:
+def artifact_spec(sampler: Sampler, model: nn.Module, run: Run, **settings: Any) -> dict[str, Any]:
     """The specification of what a sampler gives on a model, for the runs of the model seed."""
-    kept = {"model": fingerprint(model), "sampler": repr(sampler), "seed": run.model_seed}
+    kept = {"model": hash_model(model), "sampler": repr(sampler), "seed": run.model_seed}
     return kept | settings

@@ -30,20 +30,22 @@ from omegaconf.errors import OmegaConfBaseException
 from latticework.experiments import CONF
 from latticework.experiments.records.identity import (
     SEEDS,
+    affects_run,
+    canonical_override,
     digest,
-    is_of_a_run,
-    joined,
-    text_of,
+    name_from_overrides,
 )
 from latticework.experiments.records.numbers import duration
-from latticework.experiments.records.record import VARIANTS, Record
+from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.errors import summary
+from latticework.experiments.runs.errors import describe_error
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
-Run = tuple[str, ...]  # its overrides
-Kind = frozenset[str]  # a run's overrides without seeds; variants of data replaced by the data
+Overrides = tuple[str, ...]  # its overrides
+OverrideSet = frozenset[
+    str
+]  # a run's overrides without seeds; variants of data replaced by the data
 
 
 class Outcome(NamedTuple):
@@ -76,25 +78,27 @@ class Sweep:
     """
 
     config: DictConfig
-    overrides: dict[str, Run]
+    overrides: dict[str, Overrides]
     skipped: frozenset[str]
     jobs: int = 0
-    earlier: tuple[Run, ...] = ()
+    earlier: tuple[Overrides, ...] = ()
 
     @property
     def runs(self) -> tuple[str, ...]:
         return tuple(self.overrides)
 
     @property
-    def kinds(self) -> frozenset[Kind]:
+    def kinds(self) -> frozenset[OverrideSet]:
         return frozenset(self.by_kind)
 
     @cached_property
-    def by_kind(self) -> dict[Kind, dict[str, Run]]:
+    def by_kind(self) -> dict[OverrideSet, dict[str, Overrides]]:
         """The runs by name, in groups that differ in seeds only."""
-        groups: dict[Kind, dict[str, Run]] = {}
+        groups: dict[OverrideSet, dict[str, Overrides]] = {}
         for name, run in self.overrides.items():
-            groups.setdefault(kind(run, self.skipped), {})[name] = run
+            groups.setdefault(overrides_without_seeds_or_variants(run, self.skipped), {})[name] = (
+                run
+            )
         return groups
 
     def stands_for(self, record: Record) -> set[str] | None:
@@ -103,7 +107,7 @@ class Sweep:
         The set is empty for a record with an additional seed, or a variant of the data.
         """
         mine = record.document.get("settings_digest") or digest(record.config, seeds=False)
-        named = kind(record.document["overrides"], self.skipped)
+        named = overrides_without_seeds_or_variants(record.document["overrides"], self.skipped)
         for words in sorted(self.by_kind, key=lambda one: one != named):  # the likely one first
             variant = _with_variant(words, record)
             for earlier in ((), *self.earlier):
@@ -132,11 +136,11 @@ class Sweep:
         chosen = {id(by_run[name]): by_run[name] for name in self.runs if name in by_run}
         return list(chosen.values())
 
-    def settings(self, words: Kind, earlier: Run = ()) -> Settings | None:
+    def settings(self, words: OverrideSet, earlier: Overrides = ()) -> Settings | None:
         """The settings of a run with the overrides `words`; None if it cannot be composed."""
         return settings_of(self._command(words, earlier))
 
-    def spellings(self) -> Iterator[Run]:
+    def spellings(self) -> Iterator[Overrides]:
         """The words of each of the sweep's settings, also with variants of data and earlier ones.
 
         Without seeds, which settings leave out.
@@ -146,14 +150,14 @@ class Sweep:
                 for earlier in ((), *self.earlier):
                     yield self._command(variant, earlier)
 
-    def _command(self, words: Kind, earlier: Run) -> Run:
+    def _command(self, words: OverrideSet, earlier: Overrides) -> Overrides:
         experiment = self.config.hydra.runtime.choices.get("experiment")
         chosen = [] if experiment is None else [f"experiment={experiment}"]
         return (*chosen, f"scale={self.config.scale}", *sorted(words), *earlier)
 
 
 @cache
-def settings_of(words: Run) -> Settings | None:
+def settings_of(words: Overrides) -> Settings | None:
     """The settings of the run with the overrides `words`; None if it cannot be composed.
 
     Composing takes 0.1 s, so those of declared runs are stored (DECLARED).
@@ -163,11 +167,11 @@ def settings_of(words: Run) -> Settings | None:
     return compose_settings(words)
 
 
-def compose_settings(words: Run) -> Settings | None:
+def compose_settings(words: Overrides) -> Settings | None:
     """`settings_of`, without the stored ones."""
     try:
-        config = configuration.composed(words)
-        mine = digest(configuration.resolved(config), seeds=False)
+        config = configuration.compose_config(words)
+        mine = digest(configuration.resolve_config(config), seeds=False)
     except (HydraException, OmegaConfBaseException):
         return None
     written: Any = OmegaConf.to_container(
@@ -198,21 +202,21 @@ def settings_stamp() -> str:
     return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
-def _variants(words: Kind) -> Iterator[Kind]:
+def _variants(words: OverrideSet) -> Iterator[OverrideSet]:
     """`words` with each variant of their data set."""
-    for variant, data in VARIANTS.items():
+    for variant, data in DATA_OF_VARIANT.items():
         if f"data={data}" in words:
             yield words - {f"data={data}"} | {f"data={variant}"}
 
 
-def _with_variant(words: Kind, record: Record) -> Kind:
+def _with_variant(words: OverrideSet, record: Record) -> OverrideSet:
     """`words` with the variant of the data set that the record used."""
     variant = str(record.choices.get("data"))
-    published = f"data={VARIANTS.get(variant)}"
+    published = f"data={DATA_OF_VARIANT.get(variant)}"
     return frozenset(f"data={variant}" if word == published else word for word in words)
 
 
-def _could_be(record: Record, words: Kind) -> bool:
+def _could_be(record: Record, words: OverrideSet) -> bool:
     """Whether the record has the options and the numbers that `words` name."""
     for word in words:
         key, _, value = word.partition("=")
@@ -224,7 +228,7 @@ def _could_be(record: Record, words: Kind) -> bool:
     return True
 
 
-def _has_seeds(record: Record, run: Run, settings: Settings) -> bool:
+def _has_seeds(record: Record, run: Overrides, settings: Settings) -> bool:
     """Whether the record has the seeds of the run. Older records may lack one."""
     seeds: dict[str, int | str] = {"seed": settings.seed, "model_seed": settings.model_seed}
     for word in run:
@@ -238,23 +242,29 @@ def _has_seeds(record: Record, run: Run, settings: Settings) -> bool:
     return True
 
 
-def settings(overrides: Sequence[str], skipped: Collection[str] = ()) -> frozenset[str]:
+def overrides_without_seeds(
+    overrides: Sequence[str], skipped: Collection[str] = ()
+) -> frozenset[str]:
     """The overrides that identify a run up to seeds."""
     left_out = {*skipped, *SEEDS}
-    return frozenset(o for o in overrides if is_of_a_run(o.split("=")[0].lstrip("+~"), left_out))
+    return frozenset(o for o in overrides if affects_run(o.split("=")[0].lstrip("+~"), left_out))
 
 
-def kind(overrides: Sequence[str], skipped: Collection[str] = ()) -> Kind:
+def overrides_without_seeds_or_variants(
+    overrides: Sequence[str], skipped: Collection[str] = ()
+) -> OverrideSet:
     """The overrides that identify a run up to seeds and variants of the data."""
-    published = {f"data={variant}": f"data={data}" for variant, data in VARIANTS.items()}
-    return frozenset(published.get(word, word) for word in settings(overrides, skipped))
+    published = {f"data={variant}": f"data={data}" for variant, data in DATA_OF_VARIANT.items()}
+    return frozenset(
+        published.get(word, word) for word in overrides_without_seeds(overrides, skipped)
+    )
 
 
-def exists(experiment: str) -> bool:
+def experiment_exists(experiment: str) -> bool:
     return (CONF / "experiment" / f"{experiment}.yaml").is_file()
 
 
-def also(experiment: str) -> list[list[str]]:
+def extra_override_sets(experiment: str) -> list[list[str]]:
     """Sets of overrides with which the experiment is run too: `also` in its YAML."""
     return _override_sets(experiment, "also")
 
@@ -270,22 +280,22 @@ def _override_sets(experiment: str, key: str) -> list[list[str]]:
 
 
 @cache
-def declared(experiment: str, scale: str) -> Sweep:
+def declared_sweep(experiment: str, scale: str) -> Sweep:
     """The sweep of the experiment's YAML, repeated with each set of overrides in its `also`.
 
     The overrides may choose options and values, and must leave `hydra.sweeper` as it is. Records at
     the paper's scale may have been made with the values in its `earlier`.
     """
-    config = configuration.composed((f"experiment={experiment}", f"scale={scale}"))
-    sweep = asked(config)
+    config = configuration.compose_config((f"experiment={experiment}", f"scale={scale}"))
+    sweep = sweep_of_command(config)
     overrides = dict(sweep.overrides)
-    for words in also(experiment):
-        overrides |= asked(config, words).overrides
+    for words in extra_override_sets(experiment):
+        overrides |= sweep_of_command(config, words).overrides
     former = tuple(map(tuple, earlier(experiment))) if scale == "paper" else ()
     return replace(sweep, overrides=overrides, jobs=len(overrides), earlier=former)
 
 
-def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
+def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
     """The runs of a command: the sweep in `config`, overridden by the command's `words`.
 
     Empty if a sweep has no list of values, as in a search over an interval, and if another sweeper
@@ -305,12 +315,12 @@ def asked(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
         elif override.is_sweep_override():
             return Sweep(config, {}, skipped)
         else:
-            values = [text_of(key, override)]
+            values = [canonical_override(key, override)]
         jobs *= len(values)
-        if is_of_a_run(override.key_or_group, skipped):
+        if affects_run(override.key_or_group, skipped):
             choices.append(values)
     runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {joined(run): run for run in runs}, skipped, jobs)
+    return Sweep(config, {name_from_overrides(run): run for run in runs}, skipped, jobs)
 
 
 def collect_outcomes(outcomes: list[Outcome]) -> None:
@@ -351,12 +361,14 @@ def outcome_of(result: JobReturn) -> Outcome:
     value: Any = result._return_value
     if isinstance(value, Outcome):
         return value
-    cause = summary(value) if isinstance(value, BaseException) else "the run returned no outcome"
+    cause = (
+        describe_error(value) if isinstance(value, BaseException) else "the run returned no outcome"
+    )
     return Outcome(Path(), "failed", cause)
 
 
 @dataclass(frozen=True)
-class SweepClock:
+class SweepProgress:
     """Counts the finished runs of a sweep over all processes.
 
     Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
@@ -367,7 +379,7 @@ class SweepClock:
     runs: int  # 0 if the sweep does not say how many there are
 
     @classmethod
-    def started(cls, folder: Path, runs: int) -> "SweepClock":
+    def started(cls, folder: Path, runs: int) -> "SweepProgress":
         """Start a count in `folder`. Removes counts left by killed processes of this machine."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f".sweep-{socket.gethostname()}-"

@@ -16,24 +16,24 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from latticework.data.base import Dataset, some
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.likelihood import (
-    log_z_at_least,
-    log_z_from_rows,
-    shown,
-    shown_log_z,
+    likelihood_or_ends,
+    log_z_lower_bound,
+    log_z_or_ends,
+    log_z_upper_end,
 )
 from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import trained
+from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.adaptation import Adaptation, adapted
+from latticework.sampling.adaptation import Adaptation, run_adaptation
 from latticework.sampling.annealing import (
     Annealing,
+    AnnealingKernel,
     LogNormaliser,
-    Move,
     anneal,
     estimate_log_normaliser,
     require_exact,
@@ -41,8 +41,8 @@ from latticework.sampling.annealing import (
     stepper,
 )
 from latticework.sampling.engine import NotCompiledError
-from latticework.sampling.exact import cheap
-from latticework.sampling.memory import Memory
+from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling.memory import LoopState
 
 log = logging.getLogger(__name__)
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
@@ -92,22 +92,25 @@ def ais(
         if chains < 2:  # known before the chains run for hours
             raise ValueError(f"{name} must be 2 or more for a standard error, got {chains}")
     if pretrain is not None or candidates is None:
-        model = trained(model, data, run, pretrain)
+        model = ensure_trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
     annealed = path(model, log_odds(data)).to(run.device)
-    kernel = mover(run, kernel, annealed, adapt)
+    kernel = kernel_for_path(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
         assert data is not None  # they have been learned from it
-        rows, ladder = some(data.valid, validation_points), betas(trial_steps).to(run.device)
-        _take_best(model, states, run, lambda: annealer.trial(model, rows, ladder))
+        rows, ladder = (
+            fixed_subset(data.valid, validation_points),
+            betas(trial_steps).to(run.device),
+        )
+        _load_best_state(model, states, run, lambda: annealer.trial(model, rows, ladder))
     ladder = betas(budget.steps)
     kernels = annealer.pilot(adapt, ladder) if adapt else [kernel] * budget.readings
     log_z = annealer.base + annealer.forwards(model, ladder, kernels).value
     if data is None:
         return
-    valid, test = some(data.valid, validation_points), some(data.test, points)
+    valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
     scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
     run.note(log_likelihood=scores)
     if back:
@@ -128,17 +131,20 @@ def headline(record: Record) -> list[KeyNumber]:
         value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
         return KeyNumber(name, value, error, "chains", **more)
 
-    numbers = [number("log_z", shown_log_z(record), beside=beside)]
-    for name, end in (("at_least", log_z_at_least(record)), ("from_rows", log_z_from_rows(record))):
+    numbers = [number("log_z", log_z_or_ends(record), beside=beside)]
+    for name, end in (
+        ("at_least", log_z_lower_bound(record)),
+        ("from_rows", log_z_upper_end(record)),
+    ):
         if end is not None:
             numbers.append(number(f"log_z_{name}", end))
     if "log_likelihood" in document:
-        numbers.append(number("test_log_likelihood", shown([record]), better="higher"))
+        numbers.append(number("test_log_likelihood", likelihood_or_ends([record]), better="higher"))
     chains = Estimate(record.budget.chains)
     return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
 
 
-def mover(
+def kernel_for_path(
     run: Run, kernel: Sampler, path: AnnealedModel, adapt: Adaptation | None = None
 ) -> Sampler:
     """The kernel that chains move by; engine=fused compiles whole steps of AIS with `kernel`.
@@ -156,7 +162,7 @@ def mover(
 
 
 @dataclass(eq=False)
-class Passage(Memory):
+class Passage(LoopState):
     """Chains on their way along the path."""
 
     chains: Annealing
@@ -164,7 +170,7 @@ class Passage(Memory):
 
 
 @dataclass(eq=False)
-class Pilot(Memory):
+class Pilot(LoopState):
     x: Tensor  # where its chains are
     rng: Generator
     chosen: list[dict[str, Any]]  # fields of the kernel, of each block so far
@@ -203,7 +209,7 @@ class Annealer:
                     chains, rng = memory.chains, memory.rng
                     fused = None
                     if run.engine == "fused":
-                        move, most = Move(kernel, betas, self.runs), len(betas) - 1
+                        move, most = AnnealingKernel(kernel, betas, self.runs), len(betas) - 1
                         fused = run.kernel(move, self.path, (), x, most, every)
                     step = stepper(chains, kernel, self.path, betas, rng, every, self.runs, fused)
                 memory.chains = step(memory.chains)
@@ -236,10 +242,10 @@ class Annealer:
         for block in run.resumable(memory, "pilot", total=self.budget.readings):
             before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
             path.move_to(middle[block - 1])
-            found = adapted(rule, before, path, memory.x, memory.rng, run.engine)
+            found = run_adaptation(rule, before, path, memory.x, memory.rng, run.engine)
             memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
         run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-        return [mover(run, replace(kernel, **one), path) for one in memory.chosen]
+        return [kernel_for_path(run, replace(kernel, **one), path) for one in memory.chosen]
 
     def trial(self, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
         """Mean log-likelihood of `rows`, from a short run."""
@@ -257,7 +263,7 @@ class Annealer:
         there, last = self.weights("annealing", x, ladder, kernels, forward=True)
         run.save("log_weight", forward=last.log_weight)
         run.save("last", x=last.kernel.x)
-        known = cheap(model)
+        known = exact_if_cheap(model)
         run.note(
             log_z=base + there.value,
             log_z_error=there.error,
@@ -292,11 +298,11 @@ class Annealer:
 
 
 @dataclass(eq=False)
-class Choosing(Memory):
+class Choosing(LoopState):
     scores: list[float] = field(default_factory=list)  # of the candidates tried so far
 
 
-def _take_best(
+def _load_best_state(
     model: EnergyModel, states: dict[str, dict[str, Tensor]], run: Run, trial: Callable[[], float]
 ) -> None:
     """Load the state with the best `trial`; a single state needs no trial.

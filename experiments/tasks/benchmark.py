@@ -16,7 +16,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.numbers import KeyNumber, finite
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact, spec_of
+from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
 from latticework.experiments.tasks.sampling import target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -24,19 +24,20 @@ from latticework.samplers.tempered import Tempered
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.metrics import Reference
 from latticework.sampling.sample import ChainAcceptance
-from latticework.sampling.targets import unsupported
+from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.course import (
-    FEWEST,
-    KEPT,
+    MAX_DRAWS,
+    MIN_DRAWS,
     WARM_UP,
     Allowance,
-    Course,
-    Stint,
-    fitted,
+    SampledRun,
+    TuningSetup,
+    fit_blocks,
 )
-from latticework.sampling.tuning.space import Space, from_numbers, numbers, replaced, spaces
+from latticework.sampling.tuning.space import Space, from_numbers, numbers, spaces, with_fields
 
-NUMBERS = 500_000  # numbers of a chain that are kept where that allows more than KEPT draws
+# Numbers of a chain that are kept where that allows more than MAX_DRAWS draws.
+MAX_STORED_NUMBERS = 500_000
 
 
 def benchmark(
@@ -64,22 +65,22 @@ def benchmark(
     """
     if chains < 2:
         raise ValueError(f"chains must be 2 or more, as R-hat compares them, got {chains}")
-    if reason := unsupported(sampler, model):
+    if reason := why_unsupported(sampler, model):
         run.note(absent=reason)
         run.log(0)
         return
     model, reference = target(model, data, run, pretrain, truth)
-    kept = max(KEPT, NUMBERS // prod(model.domain.shape))
-    course = Course(model, chains, run.engine, kept)  # type: ignore[arg-type]
-    sampler, space = fitted(sampler, spaces().get(name) or {}, model)
+    kept = max(MAX_DRAWS, MAX_STORED_NUMBERS // prod(model.domain.shape))
+    course = TuningSetup(model, chains, run.engine, kept)  # type: ignore[arg-type]
+    sampler, space = fit_blocks(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
-    chosen = replaced(sampler, fields | learnt)
+    chosen = with_fields(sampler, fields | learnt)
     run.kernel(chosen, model, [ChainAcceptance()], course.somewhere(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
     if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
     steps = course.steps(chosen, limits)
-    if steps * (1 - WARM_UP) < FEWEST:
+    if steps * (1 - WARM_UP) < MIN_DRAWS:
         run.note(absent=f"the budget allows {steps} steps, too few to judge")
         run.log(0)
         return
@@ -104,7 +105,7 @@ def benchmark(
 
 def shared_fields(
     run: Run,
-    course: Course,
+    course: TuningSetup,
     name: str,
     sampler: Sampler,
     space: Space,
@@ -127,7 +128,7 @@ def shared_fields(
         rate = 0.0
         if space:
             fields, rate = course.tuned(
-                name, replaced(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
+                name, with_fields(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
             )
         costs = {f"learning/{unit}": cost for unit, cost in spent.items()}
         found = {f"field/{key}": value for key, value in numbers(fields, space).items()}
@@ -135,12 +136,12 @@ def shared_fields(
         tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
         return tensors | {f"learnt/{key}": value for key, value in learnt.items()}
 
-    spec = spec_of(
+    spec = artifact_spec(
         sampler, course.model, run, space=space, chains=course.chains, engine=course.engine,
         budget=[str(each) for each in allowed], trials=trials,
         score="of all steps, with what is learned",
     )  # fmt: skip
-    found = artifact(run, "tuned", spec, make)
+    found = load_or_make_artifact(run, "tuned", spec, make)
 
     def part(kind: str) -> dict[str, Tensor]:
         return {key.removeprefix(kind): found[key] for key in found if key.startswith(kind)}
@@ -151,7 +152,9 @@ def shared_fields(
     return from_numbers(values, sampler, space), part("learnt/")
 
 
-def errors(stint: Stint, mean: Tensor | None, points: int) -> list[tuple[int, dict[str, float]]]:
+def errors(
+    stint: SampledRun, mean: Tensor | None, points: int
+) -> list[tuple[int, dict[str, float]]]:
     """Log RMSE over sites of the mean of all draws so far, at up to `points` numbers of steps.
 
     The readings are evenly spaced in the logarithm of the number of draws. Burn-in counts

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.numbers import KeyNumber, noted
+from latticework.experiments.records.numbers import KeyNumber, fact_number
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
@@ -84,7 +84,7 @@ def bias(
 
 def headline(record: Record) -> list[KeyNumber]:
     """The rate of Theorem 5.1, and the bias at the largest step size, exact and simulated."""
-    slope = [noted(record, "slope")] if "slope" in record.document else []
+    slope = [fact_number(record, "slope")] if "slope" in record.document else []
     largest = record.metrics.iloc[-1].dropna()
     names = ("exact", "simulated", "noise")
     return [*slope, *(KeyNumber(f"bias {n}", float(largest[n])) for n in names if n in largest)]

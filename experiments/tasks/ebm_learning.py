@@ -29,24 +29,24 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from latticework.data.base import Dataset, some
-from latticework.experiments.records.numbers import KeyNumber, readings
+from latticework.data.base import Dataset, fixed_subset
+from latticework.experiments.records.numbers import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact, spec_of
-from latticework.experiments.tasks.learning.negatives import Replay, Updates, required
-from latticework.experiments.tasks.target import Validity, watch
+from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
+from latticework.experiments.tasks.learning.negatives import Replay, Updates, require_data
+from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import captured
+from latticework.sampling.memory import to_checkpoint
 from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)
-SHOWN = 100  # chains in each stored sample
+STORED_CHAINS = 100  # chains in each stored sample
 ROWS = 500  # of the data evaluated at once
 CHUNK = 100  # chains at once that make data: a sweep's memory stays in the processor's cache
 
@@ -92,8 +92,8 @@ class Gap(Evaluation):
 
     def __call__(self, model: EnergyModel, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
         rng = torch.Generator().manual_seed(0)
-        train = data.batch(some(torch.arange(len(data.train)), self.rows), rng)
-        valid = mean_log_prob(model, some(data.valid, self.rows), negatives.device)
+        train = data.batch(fixed_subset(torch.arange(len(data.train)), self.rows), rng)
+        valid = mean_log_prob(model, fixed_subset(data.valid, self.rows), negatives.device)
         return {
             "above_train": valid - mean_log_prob(model, train, negatives.device),
             "above_negatives": valid - mean_log_prob(model, negatives, negatives.device),
@@ -142,7 +142,7 @@ def ebm_learning(
     Raises DivergedError if the loss or its gradient is not finite or |loss| exceeds `largest_loss`;
     ValueError without data and if the buffer is smaller than a batch.
     """
-    data = required(examples(run=run) if examples is not None else data)
+    data = require_data(examples(run=run) if examples is not None else data)
     if buffer < batch:
         raise ValueError(f"buffer must hold a batch of {batch} at least, got {buffer}")
     model.start_from_data(data.mean.to(run.device))
@@ -159,13 +159,13 @@ def ebm_learning(
             learning.log(iteration, evaluations)
         if iteration and (iteration % snapshots == 0 or iteration == iterations):
             run.save_tensors(f"ema_{iteration:06}", learning.best().state_dict())
-            run.save(f"samples_{iteration:06}", x=learning.negatives.buffer[:SHOWN])
+            run.save(f"samples_{iteration:06}", x=learning.negatives.buffer[:STORED_CHAINS])
     run.note(cpu_share=learning.clock.share)
     run.save_tensors("model", model.state_dict())
     if learning.ema is not None:
         run.save_tensors("ema", learning.best().state_dict())
     run.save("buffer", x=learning.negatives.buffer)
-    run.save("last", x=learning.negatives.buffer[:SHOWN])
+    run.save("last", x=learning.negatives.buffer[:STORED_CHAINS])
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -174,7 +174,7 @@ def headline(record: Record) -> list[KeyNumber]:
     evaluations = [name for name in record.metrics if name not in costs]
     lower = ("log_rmse",)
     numbers = (*evaluations, "acceptance")
-    return readings(record, {name: "lower" if name in lower else None for name in numbers})
+    return last_readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
 @dataclass(init=False, eq=False)
@@ -265,7 +265,7 @@ class Learning(Updates):
         accepted, tally = chains.carries
         acceptance = self.replay.metrics[0].read(accepted)
         if self.updated:
-            watch(self.run, tally, iteration)
+            warn_of_invalid_steps(self.run, tally, iteration)
         chains.carries = self.replay.fresh(self.model, chains.state)
         self.run.log(
             iteration,
@@ -278,7 +278,7 @@ class Learning(Updates):
 
     def _diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
-        storage.write(file, storage.checkpoint(captured(self)))
+        storage.write_atomically(file, storage.serialise_checkpoint(to_checkpoint(self)))
         raise DivergedError(
             f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
             f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "
@@ -308,7 +308,7 @@ def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, ste
             rows.append(last.state.x.byte())
         return {"x": torch.cat(rows)}
 
-    spec = spec_of(sampler, model, run, chains=chains, steps=steps, chunk=CHUNK)
-    x = artifact(run, "examples", spec, make)["x"].cpu()
+    spec = artifact_spec(sampler, model, run, chains=chains, steps=steps, chunk=CHUNK)
+    x = load_or_make_artifact(run, "examples", spec, make)["x"].cpu()
     none = x[:0]
     return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.data.base import Dataset, some
-from latticework.experiments.records.numbers import Estimate, KeyNumber, noted
+from latticework.data.base import Dataset, fixed_subset
+from latticework.experiments.records.numbers import Estimate, KeyNumber, fact_number
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact
+from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
-from latticework.experiments.tasks.measures.sampling_likelihood import METRICS, consecutive
-from latticework.experiments.tasks.target import trained
+from latticework.experiments.tasks.measures.sampling_likelihood import METRICS, draw_consecutive
+from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import timing
@@ -46,14 +46,14 @@ def isl_curve(
     """
     if data is None:
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
-    model = trained(model, data, run, pretrain)
-    valid, test = some(data.valid, validation_points), some(data.test, points)
+    model = ensure_trained(model, data, run, pretrain)
+    valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
     _reference(data, run, valid, test)
 
     x = start(model, budget.chains, run.rng("start"), data)
     sampler = run.kernel(sampler, model, METRICS)
     each = timing(sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500)))
-    samples = consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
+    samples = draw_consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
     valid, test = valid.to(run.device), test.to(run.device)
@@ -64,7 +64,7 @@ def isl_curve(
         isl=float(curves["isl"][-1]),
         seconds_per_step=each.seconds,
         cpu_share=each.share,
-        **commonest(samples),
+        **commonest_state(samples),
     )
     for i, size in enumerate(sizes):
         row = {name: curve[i] for name, curve in curves.items()}
@@ -75,9 +75,9 @@ def headline(record: Record) -> list[KeyNumber]:
     """The ISL of the test rows, beside that of the training rows, and of the validation rows."""
     training = Estimate(record.document["parzen"])
     return [
-        noted(record, "isl", better="higher", beside={"training rows": training}),
-        noted(record, "validation_isl", better="higher"),
-        noted(record, "commonest_share"),
+        fact_number(record, "isl", better="higher", beside={"training rows": training}),
+        fact_number(record, "validation_isl", better="higher"),
+        fact_number(record, "commonest_share"),
     ]
 
 
@@ -102,7 +102,7 @@ def scored(
     return dict(zip(names, columns, strict=True)), isl.score(counted, betas[-1])
 
 
-def commonest(samples: Tensor) -> dict[str, float]:
+def commonest_state(samples: Tensor) -> dict[str, float]:
     """The share of the most frequent state among the samples, and the share of its sites on.
 
     The former is near 1 if a chain is stuck in a narrow mode.
@@ -131,6 +131,6 @@ def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
         curves, _ = scored(rows, valid.to(run.device), test.to(run.device), sizes)
         return {**curves, "size": torch.tensor(sizes), "beta": curves["own_beta"][-1:].clone()}
 
-    reference = artifact(run, "parzen", spec | {"seed": run.model_seed}, make)
+    reference = load_or_make_artifact(run, "parzen", spec | {"seed": run.model_seed}, make)
     run.note(parzen=float(reference["isl"][-1]), parzen_beta=float(reference["beta"]))
     run.save("parzen", **reference)

@@ -1,7 +1,7 @@
 """Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.numbers import Estimate, KeyNumber, last
+from latticework.experiments.records.numbers import Estimate, KeyNumber, last_reading
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (
@@ -60,9 +60,9 @@ def law(
 
 def headline(record: Record) -> list[KeyNumber]:
     """Distance of the chains' law to the target, beside that of independent draws."""
-    distance, floor = (last(record, name) for name in ("total_variation", "independent"))
+    distance, floor = (last_reading(record, name) for name in ("total_variation", "independent"))
     beside = {"independent draws": Estimate(floor)}
     return [
         KeyNumber("total_variation", distance, better="lower", beside=beside),
-        KeyNumber("marginal_error", last(record, "marginal_error"), better="lower"),
+        KeyNumber("marginal_error", last_reading(record, "marginal_error"), better="lower"),
     ]

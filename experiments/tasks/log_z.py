@@ -16,21 +16,21 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.numbers import Estimate, KeyNumber, finite
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import Annealer, log_odds, mover
+from latticework.experiments.tasks.ais import Annealer, kernel_for_path, log_odds
 from latticework.experiments.tasks.sampling import ladders_of
-from latticework.experiments.tasks.target import trained
+from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.sums import ManySteps
+from latticework.samplers.sums import MultiStepSampler
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import Adaptation, adapted, by_level
-from latticework.sampling.annealing import advance, linear, require_exact, spaced, start
+from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
+from latticework.sampling.annealing import advance, linear, pilot_betas, require_exact, start
 from latticework.sampling.chain import Chain
-from latticework.sampling.engine import adapting, served
-from latticework.sampling.evaluations import Counter, evaluations_of_step
-from latticework.sampling.exact import cheap
-from latticework.sampling.memory import Memory
-from latticework.sampling.starts import possible
+from latticework.sampling.engine import engine_for_adaptation, select_kernel
+from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
+from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling.memory import LoopState
+from latticework.sampling.starts import draw_possible
 from latticework.sampling.tempering import Levels, levels_of
 
 
@@ -70,7 +70,7 @@ def log_z(
         )
     if budget.chains < 2:
         raise ValueError(f"budget.chains must be 2 or more for an interval, got {budget.chains}")
-    model = trained(model, data, run, pretrain).requires_grad_(False).to(run.device)
+    model = ensure_trained(model, data, run, pretrain).requires_grad_(False).to(run.device)
     began = run.seconds
     if estimator == "tempering":
         by_tempering(model, sampler, log_odds(data), run, budget, adapt)
@@ -78,7 +78,7 @@ def log_z(
         require_exact(sampler)
         numbers = runs if estimator == "smc" else 0
         by_annealing(model, sampler, data, run, budget, path, numbers, betas, back, adapt)
-    known = cheap(model)
+    known = exact_if_cheap(model)
     run.note(
         estimation_seconds=run.seconds - began - run.notes.get("compile_seconds", 0),
         log_z_exact=None if known is None else float(known.log_z),
@@ -98,16 +98,16 @@ def by_annealing(
     adapt: Adaptation | None,
 ) -> None:
     """AIS, or with `runs` SMC."""
-    count = Counter(model, budget.chains)
+    count = EvaluationCounter(model, budget.chains)
     annealed = path(model, log_odds(data)).to(run.device)
     base, pilot = float(annealed.log_z_start()), 0
     if runs and betas is None:
         rng = run.rng("spacing")
         x = annealed.draw(budget.chains, rng)
-        ladder, pilot = spaced(kernel, annealed, x, budget.steps, rng)
+        ladder, pilot = pilot_betas(kernel, annealed, x, budget.steps, rng)
     else:
         ladder = (betas or linear)(budget.steps)
-    kernel = mover(run, kernel, annealed, adapt)
+    kernel = kernel_for_path(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, base, runs)
     kernels = [kernel] * budget.readings
     if adapt:
@@ -134,7 +134,7 @@ def by_annealing(
 
 
 @dataclass(eq=False)
-class Tempering(Memory):
+class Tempering(LoopState):
     chain: Chain
     levels: list[Levels]  # after each step
 
@@ -151,8 +151,8 @@ def by_tempering(
 
     From independent sites with log-odds `odds`, unless the sampler has its own.
     """
-    x = possible(model, budget.chains, run.rng("start"))
-    count = Counter(model, budget.chains)
+    x = draw_possible(model, budget.chains, run.rng("start"))
+    count = EvaluationCounter(model, budget.chains)
     ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
     if not ladder.has_base:
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
@@ -162,10 +162,10 @@ def by_tempering(
         ladder = own
     elif adapt is not None:
         rng = run.rng("adaptation")
-        chosen = adapted(adapt, ladder.inner, count.model, x, rng, run.engine).sampler
+        chosen = run_adaptation(adapt, ladder.inner, count.model, x, rng, run.engine).sampler
         ladder = replace(ladder, kernel=chosen)
-    learner: Any = served(ladder, model, adapting(run.engine))[0]
-    compiled = isinstance(learner, ManySteps)
+    learner: Any = select_kernel(ladder, model, engine_for_adaptation(run.engine))[0]
+    compiled = isinstance(learner, MultiStepSampler)
     if compiled:
         compiling, brief = run.seconds, replace(learner, rounds=1)
         brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)

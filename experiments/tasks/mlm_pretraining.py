@@ -21,14 +21,14 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from latticework.data.sentences import Text
-from latticework.experiments.records.numbers import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact
+from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = 300  # distinct characters kept; rarer ones become [UNK]
@@ -105,7 +105,9 @@ def mlm_pretraining(
 def headline(record: Record) -> list[KeyNumber]:
     """The last loss, and how well masked words of each held-out set are predicted."""
     names = [name for name in record.metrics if name != "step"]
-    return readings(record, {name: "higher" if "accuracy" in name else "lower" for name in names})
+    return last_readings(
+        record, {name: "higher" if "accuracy" in name else "lower" for name in names}
+    )
 
 
 def learn(sentences: Sequence[str], size: int) -> list[str]:
@@ -152,7 +154,7 @@ def encode(tokenizer: BertWordPieceTokenizer, sentences: Sequence[str], longest:
 
 
 @dataclass(eq=False)
-class MaskedTraining(Memory):
+class MaskedTraining(LoopState):
     """All that an update changes. Each update has its own generator of masks."""
 
     model: Any  # BertForMaskedLM
@@ -162,7 +164,7 @@ class MaskedTraining(Memory):
 
 
 @dataclass(init=False, eq=False)
-class Batches(Memory):
+class Batches(LoopState):
     """Batches of sentences, pass after pass. A checkpoint holds the pass and the place in it."""
 
     number: int  # of the pass
@@ -219,7 +221,9 @@ def _vocabulary(data: Text, size: int, run: Run) -> list[str]:
         text = "\n".join(learn(data.train, size))
         return {"text": torch.tensor(list(text.encode()), dtype=torch.uint8)}
 
-    stored = artifact(run, "vocabulary", {"data": data.fingerprint, "size": size}, make)["text"]
+    stored = load_or_make_artifact(
+        run, "vocabulary", {"data": data.fingerprint, "size": size}, make
+    )["text"]
     return bytes(stored.tolist()).decode().split("\n")
 
 
@@ -301,6 +305,6 @@ def _held_out(
 def export(model: Any, tokenizer: BertWordPieceTokenizer, folder: Path) -> None:
     """Write the model in the hub's format: config, vocabulary, safetensors in half precision."""
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    with storage.folder(folder) as aside:
+    with storage.staged_folder(folder) as aside:
         copy.deepcopy(model).half().save_pretrained(aside)
         (aside / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in pieces))

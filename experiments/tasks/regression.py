@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.records.numbers import KeyNumber, readings
+from latticework.experiments.records.numbers import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, watch
+from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import FEWEST, convergence
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 
 
 @dataclass(eq=False)
-class Predictions(Memory):
+class Predictions(LoopState):
     """The chains, and their predictions for the test rows so far."""
 
     chain: Chain
@@ -104,7 +104,7 @@ def regression(
         step = reading * every
         if step:
             memory.chain.advance()
-            watch(run, memory.chain.carries[-1], step)
+            warn_of_invalid_steps(run, memory.chain.carries[-1], step)
         with torch.no_grad():
             fitted = model.predict(memory.chain.state.x, train.features)
             predictions = model.predict(memory.chain.state.x, test.features)  # [chains, rows]
@@ -131,7 +131,7 @@ def regression(
 
 def headline(record: Record) -> list[KeyNumber]:
     """How well the last states, and averages over the chains, predict the table."""
-    return readings(
+    return last_readings(
         record,
         {
             "train_log_likelihood": "higher",

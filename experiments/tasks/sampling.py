@@ -9,28 +9,28 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from latticework.data.base import Dataset, some
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.numbers import (
     Better,
     Estimate,
     KeyNumber,
     finite,
-    last,
-    readings,
+    last_reading,
+    last_readings,
 )
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, trained, watch
+from latticework.experiments.tasks.target import Validity, ensure_trained, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import LadderState
-from latticework.sampling.adaptation import Adaptation, adapted, by_level
+from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat
-from latticework.sampling.engine import adapting, served
+from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import calls_of_step
-from latticework.sampling.exact import cheap
-from latticework.sampling.memory import Memory
+from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
 from latticework.sampling.tempering import Ladders, Levels, levels_of
 
@@ -47,7 +47,7 @@ BETTER: dict[str, Better] = {
 
 
 @dataclass(eq=False)
-class Sampling(Memory):
+class Sampling(LoopState):
     chain: Chain
     timing: Timing  # of a step of all chains
     levels: list[Levels]  # of a tempered chain, at each reading
@@ -82,10 +82,10 @@ def sample(
     if adapt is not None and (ladder := by_level(adapt, sampler)):
         sampler = ladder
     elif adapt is not None:
-        sampler, x = burnt_in(adapt, sampler, model, x, run)
+        sampler, x = adapt_in_burn_in(adapt, sampler, model, x, run)
 
     if sampler.learning_steps:
-        learner, _ = served(sampler, model, adapting(run.engine))
+        learner, _ = select_kernel(sampler, model, engine_for_adaptation(run.engine))
         sampler = replace(sampler, **learner.learnt(x, model))  # type: ignore[type-var]
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
@@ -98,7 +98,7 @@ def sample(
         step = number * every
         if number:
             chain.advance()
-            watch(run, chain.carries[-1], step)
+            warn_of_invalid_steps(run, chain.carries[-1], step)
             if isinstance(chain.within, LadderState):
                 memory.levels.append(levels_of(chain.within))
         seconds = step * memory.timing.seconds
@@ -113,12 +113,12 @@ def sample(
     if memory.levels:
         note_ladders(chain.within, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
-        rows = some(data.test, ROWS).to(run.device).float()
+        rows = fixed_subset(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
     if store(metrics, chain.carries, run) and len(model.domain.shape) == 1:  # not one-hot
         mean = reference.mean
-        if mean is None and (known := cheap(model)) is not None:
+        if mean is None and (known := exact_if_cheap(model)) is not None:
             mean = known.mean
         run.note(mean_exact=None if mean is None else float(mean.mean()))
 
@@ -140,12 +140,12 @@ def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
     return Ladders.recorded(state, levels, state.trips, steps)
 
 
-def burnt_in(
+def adapt_in_burn_in(
     rule: Adaptation, sampler: Sampler, model: EnergyModel, x: Tensor, run: Run
 ) -> tuple[Sampler, Tensor]:
     """The frozen sampler and the states after the burn-in, which the record describes."""
     blocks = partial(run.resumable, what="adaptation")
-    found = adapted(rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks)
+    found = run_adaptation(rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks)
     run.save("adaptation", **{name: np.asarray(v) for name, v in found.trajectory.items()})
     run.note(frozen=found.fields)
     return found.sampler, found.x
@@ -164,10 +164,10 @@ def headline(record: Record) -> list[KeyNumber]:
         ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
     numbers = [
         replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
-        for n in readings(record, BETTER)
+        for n in last_readings(record, BETTER)
     ]
     if "log_mmd_floor" in record.metrics:
-        floor = {"independent draws": Estimate(last(record, "log_mmd_floor"))}
+        floor = {"independent draws": Estimate(last_reading(record, "log_mmd_floor"))}
         numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
     numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
     traced = traced_numbers(record) if record.has("convergence") else []
@@ -204,7 +204,7 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
 
     Returns whether diagnostics were saved.
     """
-    arrays = stored(metrics, carries)
+    arrays = metric_arrays(metrics, carries)
     diagnosed = len(arrays.get("trace", ())) >= FEWEST
     if diagnosed:
         trace = arrays["trace"].cpu().numpy()
@@ -233,11 +233,11 @@ def target(
     truth: Callable[..., Reference] | None,
 ) -> tuple[EnergyModel, Reference]:
     """The model to sample from, trained if it has to be, and its reference values."""
-    model = trained(model, data, run, pretrain)
+    model = ensure_trained(model, data, run, pretrain)
     return model, truth(model=model, run=run) if truth is not None else Reference()
 
 
-def stored(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, Tensor]:
+def metric_arrays(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, Tensor]:
     """The arrays that the metrics keep at the end, by name."""
     arrays = [metric.arrays(carry) for metric, carry in zip(metrics, carries, strict=True)]
     return {name: value for array in arrays for name, value in array.items()}

@@ -36,36 +36,40 @@ from latticework.data.base import Dataset
 from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact, fingerprint, spec_of
+from latticework.experiments.runs.storage import artifact_spec, hash_model, load_or_make_artifact
 from latticework.experiments.tasks.learning.negatives import (
     Contrastive,
     Negatives,
     Updates,
-    required,
+    require_data,
 )
 from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.sums import Wanted
+from latticework.samplers.sums import SumRequest
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
 from latticework.sampling.metrics import Metric, Reference, Steps
 
 log = logging.getLogger(__name__)
-DATA = {256: "usps", 784: "mnist", 1000: "reviews"}  # a data set for models of so many sites
+DATA_BY_SITES = {
+    256: "usps",
+    784: "mnist",
+    1000: "reviews",
+}  # a data set for models of so many sites
 RECIPES = {  # what trains a model, by its class
     "RBM": "pretrain=cd",
     "RatedRBM": "pretrain=fpcd",
     "ResNet": "experiment=ebm_learning",
     "LearnedIsing": "experiment=ising_learning",
 }
-REPLACED = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
+DROPPED_OVERRIDES = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
 VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # training rows evaluated at once
 UNREADABLE = (SafetensorError, BadZipFile, EOFError, ValueError, KeyError, OSError, RuntimeError)
-NOTE = "invalid_steps"  # in run.json, of all chains together
+INVALID_STEPS_KEY = "invalid_steps"  # in run.json, of all chains together
 
 
-def trained(
+def ensure_trained(
     model: EnergyModel,
     data: Dataset | None,
     run: Run,
@@ -124,7 +128,7 @@ def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> 
             f"{file} does not hold the state of this {type(model).__name__} "
             f"({' '.join(str(error).split())[:300]}); use the model settings of its record"
         ) from error
-    run.note(loaded=fingerprint(model))
+    run.note(loaded=hash_model(model))
     return model.requires_grad_(False)
 
 
@@ -146,12 +150,12 @@ def _refusal(model: EnergyModel, data: Dataset | None) -> str:
     if not recipe:
         how = f"load a trained state by {loads}"
     elif recipe.startswith("experiment="):
-        words = [word for word in words if not word.startswith(REPLACED)]
+        words = [word for word in words if not word.startswith(DROPPED_OVERRIDES)]
         how = f"train one by `{line(recipe, *words)}` and load it by {loads}"
     else:
         words = [word for word in words if not word.startswith("pretrain=")] + [recipe]
         if data is None:
-            words.append(f"data={DATA.get(model.domain.dim, '<data set>')}")
+            words.append(f"data={DATA_BY_SITES.get(model.domain.dim, '<data set>')}")
         how = f"train it by `{line(*words)}`, or load it by {loads}"
     return (
         f"this {name} has random weights and is meant to be trained: {how}; "
@@ -182,12 +186,12 @@ def pretrained(
     released scripts of Zhang et al. (2022). A model that carries rates gets those of the training
     data. Raises ValueError without data, and without negatives and sampler.
     """
-    data = required(data)
+    data = require_data(data)
     if negatives is None and sampler is None:
         raise ValueError("training needs negatives, or a sampler for contrastive divergence")
     updates = max(1, round(epochs * data.epoch_size / batch))
     spec: dict[str, Any] = {
-        "model": fingerprint(model),
+        "model": hash_model(model),
         "data": data.fingerprint,
         "updates": updates,
         "batch": batch,
@@ -214,7 +218,7 @@ def pretrained(
         set_rates(model, data, run)
         return model.state_dict()
 
-    model.load_state_dict(artifact(run, "rbm", spec, make))
+    model.load_state_dict(load_or_make_artifact(run, "rbm", spec, make))
     return model
 
 
@@ -313,8 +317,8 @@ def averaged(
                 total += reading.state.x.mean(0)
         return {"mean": (total / (steps - steps // 2)).float()}
 
-    spec = spec_of(sampler, model, run, chains=chains, steps=steps)
-    return Reference(mean=artifact(run, "averages", spec, make)["mean"])
+    spec = artifact_spec(sampler, model, run, chains=chains, steps=steps)
+    return Reference(mean=load_or_make_artifact(run, "averages", spec, make)["mean"])
 
 
 def sampled(
@@ -334,8 +338,8 @@ def sampled(
             x = reading.state.x  # the last; a list of the readings would hold all states
         return {"x": x}
 
-    spec = spec_of(sampler, model, run, samples=samples, floor=floor, steps=steps)
-    x = artifact(run, "truth", spec, make)["x"]
+    spec = artifact_spec(sampler, model, run, samples=samples, floor=floor, steps=steps)
+    x = load_or_make_artifact(run, "truth", spec, make)["x"]
     return Reference(samples=x[:samples], floor=x[samples:])
 
 
@@ -346,7 +350,7 @@ class StuckError(RuntimeError):
     """No chain can move, because all log-probabilities or gradients are NaN or +infinite."""
 
 
-class Tally(NamedTuple):
+class ValidityCounts(NamedTuple):
     invalid: Tensor  # [], int64: invalid steps of all chains since the last call of `watch`
     valid: Tensor  # [chains], int64: valid steps of each chain since then
 
@@ -355,29 +359,29 @@ class Tally(NamedTuple):
 class Validity(Metric):
     """Counts steps with a log-probability of NaN or +infinity. `watch` reads the counts."""
 
-    wanted = Wanted(invalid=True)
+    wanted = SumRequest(invalid=True)
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Tally:
+    def init(self, model: EnergyModel, state: Any, reference: Reference) -> ValidityCounts:
         zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
-        return Tally(zeros.new_zeros(()), zeros)
+        return ValidityCounts(zeros.new_zeros(()), zeros)
 
-    def update(self, carry: Tally, state: Any, sums: Steps, steps: int) -> Tally:
+    def update(self, carry: ValidityCounts, state: Any, sums: Steps, steps: int) -> ValidityCounts:
         invalid = sums.invalid.long()
-        return Tally(carry.invalid.add_(invalid.sum()), carry.valid.add_(steps - invalid))
+        return ValidityCounts(carry.invalid.add_(invalid.sum()), carry.valid.add_(steps - invalid))
 
-    def read(self, carry: Tally) -> dict[str, Tensor]:
+    def read(self, carry: ValidityCounts) -> dict[str, Tensor]:
         return {}
 
 
-def watch(run: Run, tally: Tally, step: int) -> None:
+def warn_of_invalid_steps(run: Run, tally: ValidityCounts, step: int) -> None:
     """Warn of invalid steps since the last call, and note their total in the record.
 
     Moves the counts to the host and resets them. Raises StuckError if steps were invalid and no
     chain made a valid one.
     """
     if invalid := int(tally.invalid):
-        total = run.notes.get(NOTE, 0) + invalid
-        run.note(**{NOTE: total})
+        total = run.notes.get(INVALID_STEPS_KEY, 0) + invalid
+        run.note(**{INVALID_STEPS_KEY: total})
         log.warning(
             "up to step %d, %d steps of chains were rejected because the log-probability or its "
             "gradient was NaN or +inf; %d of them since the last reading",

@@ -26,13 +26,13 @@ from latticework.data.sentences import Blanks, Infilling, blanks_of
 from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, watch
+from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import FillsBlanks
 from latticework.models.chance import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Acceptance, Changed
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ ORDERS = (1, 2, 3, 4)  # of n-grams
 
 
 @dataclass(eq=False)
-class Filling(Memory):
+class Filling(LoopState):
     generated: list[dict[str, Any]] = field(default_factory=list)  # an entry a sentence
 
 
@@ -91,7 +91,7 @@ def text_infilling(
         x = start(target, chains, run.rng(f"start {number}"), None)
         kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)
-        watch(run, last.carries[-1], steps)
+        warn_of_invalid_steps(run, last.carries[-1], steps)
         written, log_prob = ranked(target, last.state.x)
         memory.generated.append(
             {

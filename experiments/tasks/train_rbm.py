@@ -5,13 +5,13 @@ from typing import Any
 
 from torch.optim import Adam, Optimizer
 
-from latticework.data.base import Dataset, some
-from latticework.experiments.records.numbers import KeyNumber, readings
+from latticework.data.base import Dataset, fixed_subset
+from latticework.experiments.records.numbers import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import Negatives, required
+from latticework.experiments.tasks.learning.negatives import Negatives, require_data
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
-from latticework.experiments.tasks.measures.sampling_likelihood import consecutive
+from latticework.experiments.tasks.measures.sampling_likelihood import draw_consecutive
 from latticework.experiments.tasks.target import VisibleBias, set_rates, train
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -42,9 +42,9 @@ def train_rbm(
     The exact log-likelihood is logged if the hidden layer can be summed over. The trained model is
     stored as `model`. Raises ValueError without data.
     """
-    data = required(data)
+    data = require_data(data)
     per_epoch = max(1, round(data.epoch_size / batch))
-    valid = some(data.valid, points).to(run.device)
+    valid = fixed_subset(data.valid, points).to(run.device)
     training = train(
         model, data, run, negatives, updates=epochs * per_epoch, batch=batch,
         learning_rate=learning_rate, optimiser=optimiser, linear_decay=linear_decay,
@@ -55,7 +55,7 @@ def train_rbm(
             continue
         set_rates(model, data, run)
         rng = run.rng(f"epoch {update // per_epoch}")
-        drawn = consecutive(sampler, model, data_mean(model, 1, rng, data), rng, samples)
+        drawn = draw_consecutive(sampler, model, data_mean(model, 1, rng, data), rng, samples)
         counted = isl.histograms(drawn, valid)
         beta = isl.best_beta(counted)
         found: dict[str, Any] = {"isl": isl.score(counted, beta), "beta": beta}
@@ -67,4 +67,4 @@ def train_rbm(
 
 def headline(record: Record) -> list[KeyNumber]:
     """The last validation ISL, and the exact log-likelihood if the model has one."""
-    return readings(record, {"isl": "higher", "log_likelihood": "higher"})
+    return last_readings(record, {"isl": "higher", "log_likelihood": "higher"})

@@ -23,8 +23,8 @@ from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.machine import ROOT
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import write
-from latticework.experiments.tasks.sampling import stored, target
+from latticework.experiments.runs.storage import write_atomically
+from latticework.experiments.tasks.sampling import metric_arrays, target
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, seconds_per_step
@@ -36,11 +36,11 @@ from latticework.sampling.tuning.space import (
     check_replaceable,
     check_space,
     numbers,
-    replaced,
     rounded,
     suggest,
+    with_fields,
 )
-from latticework.sampling.tuning.study import alone, best, complete, shared
+from latticework.sampling.tuning.study import best, complete, join_shared_study, new_local_study
 
 Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {
@@ -54,7 +54,7 @@ DIRECTIONS: dict[str, Direction] = {
     "log_mmd": "minimize",
     "mmd_u": "minimize",
 }
-OF_A_SEARCH = ("storage", "worker", "apply", "trials")  # settings that no trial depends on
+SEARCH_ONLY_SETTINGS = ("storage", "worker", "apply", "trials")  # settings that no trial depends on
 # Overrides that belong to a machine and not to the result.
 ELSEWHERE = (
     "outputs=", "device=", "threads=", "force=", "logger=", "data.root=", "task.storage=",
@@ -114,7 +114,7 @@ def tune(
         "objective": str(aim),
         "direction": aim.direction,
         "search_value": found.user_attrs["value"],
-        "held_out": measurement.value(replaced(sampler, fields), "held-out"),
+        "held_out": measurement.value(with_fields(sampler, fields), "held-out"),
         "budget": f"{trials} trials of {measurement.cost}",
         "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}{shared_by}",
         "command": command(),
@@ -122,7 +122,7 @@ def tune(
     run.note(tuned=fields, tuning=facts)
     for file in (run.path / "tuned.yaml", *([home] if apply else [])):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, as_yaml(fields, facts))
+        write_atomically(file, as_yaml(fields, facts))
 
 
 def settings_of(run: Run) -> str:
@@ -132,7 +132,7 @@ def settings_of(run: Run) -> str:
     """
     config = dict(run.config)
     task = config.get("task") or {}
-    config["task"] = {key: value for key, value in task.items() if key not in OF_A_SEARCH}
+    config["task"] = {key: value for key, value in task.items() if key not in SEARCH_ONLY_SETTINGS}
     return digest(config)[:12]
 
 
@@ -224,7 +224,7 @@ class Measurement:
         for _ in range(steps // every):
             chain.advance()
         values = {name: float(value) for name, value in chain.values().items()}
-        trace = stored(metrics, chain.carries).get("trace")  # [draws, chains, *shape]
+        trace = metric_arrays(metrics, chain.carries).get("trace")  # [draws, chains, *shape]
         if trace is not None:  # all chains together; NaN if a coordinate is constant
             ess = convergence(trace.cpu().numpy())["ess"]
             for name, size in (("min", float(np.min(ess))), ("median", float(np.median(ess)))):
@@ -268,16 +268,16 @@ def searched(
         return logged
 
     if storage:
-        study, asked = shared(
+        study, asked = join_shared_study(
             name, trials, storage=storage, record=run.path, outputs=run.outputs,
             seed=seed, direction=aim.direction,
         )  # fmt: skip
     else:
-        study, asked = alone(name, trials, seed=seed(0), direction=aim.direction)
+        study, asked = new_local_study(name, trials, seed=seed(0), direction=aim.direction)
     logged = log(0)
     for trial in run.progress(asked, "tuning", trials, logged):
         fields = suggest(trial, sampler, space)
-        value = measurement.value(replaced(sampler, fields), "search")
+        value = measurement.value(with_fields(sampler, fields), "search")
         trial.set_user_attr("value", value)
         study.tell(trial, aim.score(value))
         logged = log(logged)

@@ -17,7 +17,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.compiled.folders import switched_off
 from latticework.samplers.compiled.tempered import tempered_twin
-from latticework.samplers.compiled.twin import NoTwinError, form_of
+from latticework.samplers.compiled.twin import NoCompiledKernelError, form_of
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
@@ -27,7 +27,7 @@ from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.samplers.random_walk import RandomWalk
 from latticework.samplers.rates import RatesFPCD, RatesHerding, SamplePenalization
-from latticework.samplers.sums import ManySteps
+from latticework.samplers.sums import MultiStepSampler
 from latticework.samplers.sweep import GibbsSweep, MetropolisSweep
 from latticework.samplers.swendsen_wang import SwendsenWang
 from latticework.samplers.tempered import Tempered
@@ -82,7 +82,7 @@ SEVERAL: dict[tuple[type, type], str] = {
 }
 
 
-def twin_of(sampler: Sampler, model: EnergyModel) -> ManySteps:
+def find_compiled_kernel(sampler: Sampler, model: EnergyModel) -> MultiStepSampler:
     """The compiled kernel of `sampler` on `model`.
 
     Raises NoTwinError, which says why, if there is none. A subclass of a sampler has none: it may
@@ -90,19 +90,19 @@ def twin_of(sampler: Sampler, model: EnergyModel) -> ManySteps:
     """
     kind = type(sampler)
     if switched_off():
-        raise NoTwinError("NUMBA_DISABLE_JIT=1 switches compiled kernels off")
+        raise NoCompiledKernelError("NUMBA_DISABLE_JIT=1 switches compiled kernels off")
     if isinstance(sampler, Tempered):
-        return tempered_twin(sampler, twin_of(sampler.inner, model), model)
+        return tempered_twin(sampler, find_compiled_kernel(sampler.inner, model), model)
     if not any(kind is known for known, _ in TWINS):
-        raise NoTwinError(f"{kind.__name__} has no compiled kernel")
+        raise NoCompiledKernelError(f"{kind.__name__} has no compiled kernel")
     form = form_of(model)
     several = isinstance(sampler, Gibbs) and sampler.sites > 1
     several |= isinstance(sampler, GWG) and sampler.flips > 1
     path = (SEVERAL if several else TWINS).get((kind, type(form)))
     if path is None:
-        raise NoTwinError(f"{sampler} has no compiled kernel for a {type(form).__name__}")
+        raise NoCompiledKernelError(f"{sampler} has no compiled kernel for a {type(form).__name__}")
     module, _, name = path.rpartition(".")
     twin = getattr(import_module(f"latticework.samplers.compiled.{module}"), name)(sampler)
     if why := twin.refuses(form):
-        raise NoTwinError(f"{kind.__name__} has no compiled kernel for {why}")
+        raise NoCompiledKernelError(f"{kind.__name__} has no compiled kernel for {why}")
     return twin

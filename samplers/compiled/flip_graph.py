@@ -23,14 +23,14 @@ from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 
 LEAST, MOST = 1e-200, 1e200
 LARGEST = 700.0  # logarithm of a ratio of Z: a larger one would be infinite, and accepts as well
 
 
 @dataclass(frozen=True)
-class GraphFlipTwin(Twin):
+class GraphFlipTwin(CompiledSampler):
     """The memory of a state are the log-odds of all sites."""
 
     def start(self, x: Tensor, form: GraphForm) -> SeveralState:

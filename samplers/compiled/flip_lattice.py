@@ -26,7 +26,7 @@ from latticework.samplers.compiled.jit import SHORT, copy, inlined, kernel, over
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import ones_around
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 
 MOST_CLASSES = 64  # of sites; a step looks at all of them
 LEAST, MOST = 1e-200, 1e200
@@ -42,7 +42,7 @@ class SortedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LatticeFlipTwin(Twin):
+class LatticeFlipTwin(CompiledSampler):
     def refuses(self, form: LatticeForm) -> str:
         if 2 * form.odds.size <= MOST_CLASSES:
             return ""

@@ -17,7 +17,7 @@ from latticework.samplers.compiled.jit import copy, kernel, over_chains, reorder
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers
@@ -30,7 +30,7 @@ class PairFlipState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairFlipTwin(Twin):
+class PairFlipTwin(CompiledSampler):
     def start(self, x: Tensor, form: PairForm) -> PairFlipState:
         return PairFlipState(x, memory_of(form, x))
 

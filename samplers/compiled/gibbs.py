@@ -23,7 +23,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, form_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, form_of
 
 
 class SitesState(NamedTuple):
@@ -33,7 +33,7 @@ class SitesState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SitesTwin(Twin):
+class SitesTwin(CompiledSampler):
     """A twin that changes the sites of one block a step, with `sites` and `scan` of its sampler."""
 
     def start(self, x: Tensor, form: BinaryForm) -> SitesState:

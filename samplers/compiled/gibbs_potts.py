@@ -27,7 +27,7 @@ from latticework.samplers.compiled.potts import (
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, form_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, form_of
 
 
 class GibbsPottsState(NamedTuple):
@@ -38,7 +38,7 @@ class GibbsPottsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GibbsPottsTwin(Twin):
+class GibbsPottsTwin(CompiledSampler):
     def start(self, x: Tensor, form: PottsForm | PottsGraphForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)

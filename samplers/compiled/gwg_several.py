@@ -36,7 +36,7 @@ from latticework.samplers.compiled.sites import (
     renewals,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of, too_large
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of, too_large
 
 
 class SeveralState(NamedTuple):
@@ -78,7 +78,7 @@ def distinct(drawn):
 
 
 @dataclass(frozen=True)
-class SeveralLatticeTwin(Twin):
+class SeveralLatticeTwin(CompiledSampler):
     def refuses(self, form: LatticeForm) -> str:
         degree = np.zeros(len(form.odds), np.int64)
         degree[form.kind] = form.degree
@@ -177,7 +177,7 @@ def reweigh(form, table, x, weights, sums, c, flipped):
 
 
 @dataclass(frozen=True)
-class SeveralPairTwin(Twin):
+class SeveralPairTwin(CompiledSampler):
     def start(self, x: Tensor, form: PairForm) -> SeveralState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         over_chains(weigh_pairs, len(x), 3.0 * x.numel(), form.low + form.high, arrays_of(state))

@@ -27,7 +27,7 @@ from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.langevin import DULA
 
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LangevinGraphTwin(Twin):
+class LangevinGraphTwin(CompiledSampler):
     def rule(self, sites: int) -> Rule:
         sampler = self.sampler
         if isinstance(sampler, DLMC | DLMCf):

@@ -23,7 +23,7 @@ from latticework.samplers.compiled.jit import copy, kernel, over_chains, reorder
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
 from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites up to which sums of rows in the cache are faster than a matrix product
@@ -47,7 +47,7 @@ class PairProposals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LangevinPairTwin(Twin):
+class LangevinPairTwin(CompiledSampler):
     def start(self, x: Tensor, form: PairForm) -> LangevinPairState:
         state = LangevinPairState(x, torch.empty_like(x), torch.empty(len(x), dtype=torch.float64))
         matrix, offset = torch.from_numpy(form.matrix), torch.from_numpy(form.offset)

@@ -26,7 +26,7 @@ from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
 from latticework.samplers.compiled.tally import record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites times values up to which sums of rows are faster than a matrix product
@@ -69,7 +69,7 @@ def by_value(form: PottsForm) -> PottsForm:
 
 
 @dataclass(frozen=True)
-class LangevinPottsTwin(Twin):
+class LangevinPottsTwin(CompiledSampler):
     def start(self, x: Tensor, form: PottsForm) -> LangevinPottsState:
         chains, sites, q = x.shape
         ladder = x.new_empty(chains, sites * q, dtype=torch.int32)

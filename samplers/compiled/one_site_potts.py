@@ -26,7 +26,7 @@ from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import memory_of, renew, set_value, values_of
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import finish, fresh, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of, too_large
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of, too_large
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 
@@ -60,7 +60,7 @@ class PottsTables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OneSiteLatticeTwin(Twin):
+class OneSiteLatticeTwin(CompiledSampler):
     def refuses(self, form: PottsLatticeForm) -> str:
         neighbours = abs(form.coupling) * form.degree.max()
         return too_large(np.ptp(form.bias.astype(float), axis=1).max() + neighbours)
@@ -163,7 +163,7 @@ def move_lattice(first, last, form, tables, balanced, state, keys, out):
 
 
 @dataclass(frozen=True)
-class OneSitePairTwin(Twin):
+class OneSitePairTwin(CompiledSampler):
     def start(self, x: Tensor, form: PottsPairForm) -> PottsMoveState:
         state = empty_state(x, memory_of(form, x), torch.float32)
         balanced = isinstance(self.sampler, LocallyBalanced)

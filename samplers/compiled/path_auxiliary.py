@@ -35,7 +35,7 @@ from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.sites import memory_of, other, renew, renewals
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.path_auxiliary import PAFS
 
 
@@ -186,7 +186,7 @@ def walk_graph(first, last, form, longest, state, keys, out):
 
 
 @dataclass(frozen=True)
-class PathPairTwin(Twin):
+class PathPairTwin(CompiledSampler):
     def start(self, x: Tensor, form: PairForm) -> SeveralState:
         state = empty_state(x, memory_of(form, x), torch.float64)
         over_chains(weigh_pairs, len(x), 3.0 * x.numel(), form.low + form.high, arrays_of(state))

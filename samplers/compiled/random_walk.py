@@ -27,7 +27,7 @@ from latticework.samplers.compiled.sites import (
     softplus_change,
 )
 from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 
 
 class SiteWalkState(NamedTuple):
@@ -36,7 +36,7 @@ class SiteWalkState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RandomWalkTwin(Twin):
+class RandomWalkTwin(CompiledSampler):
     def start(self, x: Tensor, form: BinaryForm) -> SiteWalkState:
         return SiteWalkState(x, memory_of(form, x))
 

@@ -18,13 +18,13 @@ from latticework.samplers.compiled.arithmetic import sigmoid32
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import below, fill, step_keys
 from latticework.samplers.compiled.rbm import record_states
-from latticework.samplers.compiled.twin import Keys, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys
 from latticework.samplers.rates import RatesState, SamplePenalization
-from latticework.samplers.sums import NOTHING, Sums, Wanted, empty_sums
+from latticework.samplers.sums import NOTHING, SumRequest, Sums, empty_sums
 
 
 @dataclass(frozen=True)
-class RatesTwin(Twin):
+class RatesTwin(CompiledSampler):
     """The state is that of the eager sampler."""
 
     def at(self, x: Tensor, model: EnergyModel) -> RatesState:
@@ -41,7 +41,12 @@ class RatesTwin(Twin):
         return state
 
     def advance(
-        self, state: RatesState, model: Any, rng: Generator, steps: int, wanted: Wanted = NOTHING
+        self,
+        state: RatesState,
+        model: Any,
+        rng: Generator,
+        steps: int,
+        wanted: SumRequest = NOTHING,
     ) -> tuple[RatesState, Sums]:
         sums, keys = empty_sums(state.x, steps, wanted, self.loops), step_keys(steps, rng)
         names = ("weight_rates", "visible_rates", "hidden_rates")

@@ -27,7 +27,7 @@ from latticework.samplers.compiled import tally
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
-from latticework.samplers.compiled.twin import Keys, Sums, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 
 FRESH = 256  # steps
 ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
@@ -82,7 +82,7 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class RBMTwin(Twin):
+class RBMTwin(CompiledSampler):
     """Chains advance in chunks, because a library makes the products."""
 
     draws = 1  # of x in a step

@@ -22,7 +22,7 @@ from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.rbm import FRESH, record_states
 from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
 from latticework.samplers.compiled.sites import exact_change, exponentials, find_inputs
-from latticework.samplers.compiled.twin import Keys, Sums, Twin, arrays_of
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 
 TOGETHER = 8  # chains
 
@@ -36,7 +36,7 @@ class RBMBalancedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RBMBalancedTwin(Twin):
+class RBMBalancedTwin(CompiledSampler):
     def start(self, x: Tensor, form: RBMForm) -> RBMBalancedState:
         inputs, zero = x.new_empty(len(x), len(form.hidden_bias)), torch.zeros(1, dtype=torch.long)
         log_normaliser = x.new_empty(len(x), dtype=torch.float64)

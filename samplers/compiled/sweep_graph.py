@@ -22,7 +22,7 @@ from latticework.samplers.compiled.lanes import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import below, fill_sites, philox
 from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import Keys, Sums, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
@@ -37,7 +37,7 @@ class GraphSweepState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphSweepTwin(Twin):
+class GraphSweepTwin(CompiledSampler):
     def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
         kept = x.shape[1] if len(x) == 1 else 0
         state = GraphSweepState(x, x.new_empty(len(x), kept, dtype=torch.float64))

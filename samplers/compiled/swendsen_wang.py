@@ -17,7 +17,7 @@ from latticework.samplers.compiled.draws import pick
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
 from latticework.samplers.compiled.philox import fill, thresholds, unit
 from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import Keys, Position, Twin
+from latticework.samplers.compiled.twin import CompiledSampler, Keys, Position
 from latticework.samplers.sums import Sums
 
 
@@ -30,7 +30,7 @@ class Bonds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SwendsenWangTwin(Twin):
+class SwendsenWangTwin(CompiledSampler):
     loops = True  # as in the eager sampler; union-find always ends
 
     def refuses(self, form: Form) -> str:

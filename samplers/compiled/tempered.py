@@ -28,8 +28,14 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.jit import reordered
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.sweep_potts import potts_values
-from latticework.samplers.compiled.twin import GroupTwin, NoTwinError, Position, Twin, form_of
-from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
+from latticework.samplers.compiled.twin import (
+    CompiledSampler,
+    GroupTwin,
+    NoCompiledKernelError,
+    Position,
+    form_of,
+)
+from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 from latticework.samplers.tempered import LadderState, Tempered
 
 
@@ -48,9 +54,9 @@ class _Level(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TemperedTwin(Tempered, ManySteps):
+class TemperedTwin(Tempered, MultiStepSampler):
     loops = False  # whether a step has an inner loop that may end at a bound
-    twin: Twin | None = None  # of the kernel
+    twin: CompiledSampler | None = None  # of the kernel
 
     def init(self, x: Tensor, model: EnergyModel) -> LadderState:
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
@@ -118,7 +124,7 @@ class TemperedTwin(Tempered, ManySteps):
         self,
         x: Tensor,
         rows: Tensor,
-        levels: Iterable[tuple[Twin, Any, Form, int]],
+        levels: Iterable[tuple[CompiledSampler, Any, Form, int]],
         rng: Generator,
     ) -> tuple[tuple[Any, ...], Tensor]:
         """Overwrite `x`, one level after another: its twin, state, form and number of steps.
@@ -137,7 +143,12 @@ class TemperedTwin(Tempered, ManySteps):
         return tuple(after), accept
 
     def advance(
-        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+        self,
+        state: Any,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        wanted: SumRequest = NOTHING,
     ) -> tuple[Any, Sums]:
         sums = empty_sums(state.x, steps, wanted)
         draws, traced = sums.trace.shape[:2]
@@ -160,9 +171,11 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
     Raises NoTwinError on an RBM, and from a law other than the uniform one.
     """
     if sampler.log_odds is not None:
-        raise NoTwinError("compiled kernels temper from the uniform law, and log_odds are given")
+        raise NoCompiledKernelError(
+            "compiled kernels temper from the uniform law, and log_odds are given"
+        )
     if isinstance(form_of(model), RBMForm):
-        raise NoTwinError(
+        raise NoCompiledKernelError(
             "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
             "for each level, so tempering runs eagerly"
         )
@@ -195,10 +208,14 @@ def sum_pairs(shifts, joined, alone, slope, x, found):
         found[c] = total + slope * pairs
 
 
-_scaled: list[tuple[Twin, tuple[float, ...], tuple[Twin, ...]]] = []  # the last
+_scaled: list[
+    tuple[CompiledSampler, tuple[float, ...], tuple[CompiledSampler, ...]]
+] = []  # the last
 
 
-def _twins(twin: Twin | None, scales: tuple[float, ...], levels: int) -> tuple[Twin, ...]:
+def _twins(
+    twin: CompiledSampler | None, scales: tuple[float, ...], levels: int
+) -> tuple[CompiledSampler, ...]:
     """The twin of each level. Those with scales of their own are kept, as they hold tables."""
     assert twin is not None
     if not scales:

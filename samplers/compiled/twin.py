@@ -20,7 +20,7 @@ from latticework.models.forms import Form, change
 from latticework.samplers.base import Info, Wrapper
 from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
-from latticework.samplers.sums import NOTHING, ManySteps, Sums, Wanted, empty_sums
+from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 
 Keys = NDArray[np.int64]  # of Philox, one a step
 LARGEST = 1200.0  # change of log pi by a move: weights exp(d / 2) and their sums are finite
@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Twin(Wrapper, ManySteps):
+class CompiledSampler(Wrapper, MultiStepSampler):
     """`sampler` by compiled code, on models with one kind of form."""
 
     loops = False  # whether a step has an inner loop that may end at a bound
@@ -60,7 +60,12 @@ class Twin(Wrapper, ManySteps):
         """The state after one step for each of `keys`; adds to `sums`. May overwrite `state`."""
 
     def advance(
-        self, state: Any, model: EnergyModel, rng: Generator, steps: int, wanted: Wanted = NOTHING
+        self,
+        state: Any,
+        model: EnergyModel,
+        rng: Generator,
+        steps: int,
+        wanted: SumRequest = NOTHING,
     ) -> tuple[Any, Sums]:
         sums = empty_sums(state.x, steps, wanted, self.loops)
         state = self.run(state, model.form(), step_keys(steps, rng), sums)
@@ -75,7 +80,7 @@ class Twin(Wrapper, ManySteps):
 
 
 @dataclass(frozen=True)
-class GroupTwin(Twin):
+class GroupTwin(CompiledSampler):
     """A twin that can move chains of several targets in one call, as tempering does."""
 
     @abstractmethod
@@ -94,7 +99,7 @@ def arrays_of(state: Any) -> Any:
     return type(state)(*((f.view(len(f), -1) if f.ndim == 3 else f).numpy() for f in state))
 
 
-class NoTwinError(TypeError):
+class NoCompiledKernelError(TypeError):
     """A sampler has no compiled kernel for a model; the message says why."""
 
 
@@ -113,18 +118,18 @@ def form_of(model: EnergyModel) -> Form:
     name = type(model).__name__
     owner = next(cls for cls in type(model).__mro__ if "form" in cls.__dict__)
     if owner is EnergyModel:
-        raise NoTwinError(f"{name} has no form for compiled kernels")
+        raise NoCompiledKernelError(f"{name} has no form for compiled kernels")
     below = type(model).__mro__[: type(model).__mro__.index(owner)]
     evaluations = ("forward", "log_prob", "log_prob_and_grad", "gradient")
     if any(method in cls.__dict__ for cls in below for method in evaluations):
-        raise NoTwinError(
+        raise NoCompiledKernelError(
             f"{name} changes the target of {owner.__name__} and has no form of its own"
         )
     tensors = [*model.parameters(), *model.buffers()]
     floating = [t for t in tensors if t.is_floating_point()]
     if any(t.is_cuda for t in tensors) or any(t.dtype != torch.float32 for t in floating):
-        raise NoTwinError("compiled kernels run on the CPU in float32")
+        raise NoCompiledKernelError("compiled kernels run on the CPU in float32")
     form = model.form()
     if form is None:
-        raise NoTwinError(f"{name} on {model.domain} has no form for compiled kernels")
+        raise NoCompiledKernelError(f"{name} on {model.domain} has no form for compiled kernels")
     return form

@@ -12,15 +12,21 @@ from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.checking.examination import CheckOutcome, Examination
+from latticework.sampling.checking.examination import CheckCase, CheckOutcome
 from latticework.sampling.checking.law import Law
-from latticework.sampling.checking.report import COLOURS, Printed
+from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import Target, check_listed, targets_for
 from latticework.sampling.devices import device_of
 from latticework.sampling.sample import sampler_of
-from latticework.sampling.starts import possible
-from latticework.sampling.targets import States, as_model, check_target, named, unsupported
+from latticework.sampling.starts import draw_possible
+from latticework.sampling.targets import (
+    States,
+    as_model,
+    check_target,
+    target_name,
+    why_unsupported,
+)
 
 LawOf = Callable[[Sampler, Target], Law | np.ndarray]
 
@@ -57,19 +63,19 @@ def check(
     if target is None:
         targets = targets_for(sampler)
     else:
-        name = named(target)
-        targets = {name: listed(as_model(target, **states), name)}
-    return examined(sampler, targets, law=law, chains=chains, seed=seed, error=error)
+        name = target_name(target)
+        targets = {name: enumerate_target(as_model(target, **states), name)}
+    return run_checks(sampler, targets, law=law, chains=chains, seed=seed, error=error)
 
 
-def listed(model: EnergyModel, name: str) -> Target:
+def enumerate_target(model: EnergyModel, name: str) -> Target:
     """The model with its states. Raises ValueError if they cannot be listed, or it is invalid."""
     check_listed(model.domain, name)
-    check_target(model, possible(model, 64, Generator(device_of(model)).manual_seed(0)))
+    check_target(model, draw_possible(model, 64, Generator(device_of(model)).manual_seed(0)))
     return Target(model)
 
 
-def examined(
+def run_checks(
     sampler: Sampler,
     targets: dict[str, Target],
     *,
@@ -82,12 +88,14 @@ def examined(
     if not 0 < error < 1:
         raise ValueError(f"error is a probability between 0 and 1, got {error:g}")
     refused = {
-        name: why for name, target in targets.items() if (why := unsupported(sampler, target.model))
+        name: why
+        for name, target in targets.items()
+        if (why := why_unsupported(sampler, target.model))
     }
     supported = {name: target for name, target in targets.items() if name not in refused}
     decisions = sum(decisions_of(target, law is not None) for target in supported.values())
     cases = {
-        name: Examination(sampler, target, error / decisions, law, chains, seed)  # Bonferroni
+        name: CheckCase(sampler, target, error / decisions, law, chains, seed)  # Bonferroni
         for name, target in sorted(supported.items(), key=lambda item: len(item[1].z))
     }
     found = {name: list(examine(case)) for name, case in cases.items()}
@@ -95,7 +103,7 @@ def examined(
 
 
 @dataclass(frozen=True, eq=False)
-class CheckReport(Printed):
+class CheckReport(TableReport):
     """The outcomes of all checks by target, in the order of `suite.CHECKS`."""
 
     sampler: Sampler
@@ -103,7 +111,7 @@ class CheckReport(Printed):
     refused: dict[str, str]  # targets that the sampler does not support, and why
     decisions: int
     error: float
-    case: Examination | None  # on the smallest target
+    case: CheckCase | None  # on the smallest target
 
     @property
     def failures(self) -> list[tuple[str, CheckOutcome]]:

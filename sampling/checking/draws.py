@@ -23,17 +23,17 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
-from latticework.sampling.checking.report import COLOURS, Printed
+from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.diagnostics import largest_r_hat, quantities
 from latticework.sampling.exact import distribution, few_states
 from latticework.sampling.metrics import kernel
-from latticework.sampling.naming import brief
+from latticework.sampling.naming import short_repr
 from latticework.sampling.sample import sample, sampler_of
-from latticework.sampling.starts import possible
-from latticework.sampling.targets import ROUNDING, States, as_model, check_target, unsupported
+from latticework.sampling.starts import draw_possible
+from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
 
-MOST, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
-CLOSE = 1000  # draws of each set whose distances are computed
+MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
+MAX_MMD_DRAWS = 1000  # draws of each set whose distances are computed
 PAIRS = 500  # pairs of sites that are compared
 LEVELS = 50  # of the log-probability
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
@@ -54,7 +54,7 @@ class DrawsOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawsReport(Printed):
+class DrawsReport(TableReport):
     """The outcomes of all comparisons of draws with a target."""
 
     outcomes: list[DrawsOutcome]
@@ -124,18 +124,18 @@ def check_draws(
     model, rng = as_model(target, **states), Generator().manual_seed(seed)
     steps = 100 * model.domain.dim if steps is None else steps
     require_count(steps=steps)
-    check_target(model, possible(model, 4, rng))
+    check_target(model, draw_possible(model, 4, rng))
     x = as_states(draws, model.domain)
     values = _log_prob(x.flatten(0, 1), model).view(x.shape[:2])
     outcomes = [_possible(values), _energies(values, log_prob)]
 
-    kept = _apart(x, values)
+    kept = _thin_draws(x, values)
     if len(kept) < 2:
         raise ValueError(
             f"the {x.shape[0] * x.shape[1]} draws are worth fewer than two independent ones, so "
             "they cannot be compared; give more draws, or more chains"
         )
-    kept = kept[torch.randperm(len(kept), generator=rng)[:MOST]]
+    kept = kept[torch.randperm(len(kept), generator=rng)[:MAX_COMPARED_DRAWS]]
     others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
     outcomes += _compared(kept, others, model, rng, error)
     about = f"{len(kept)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
@@ -211,7 +211,7 @@ def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome
     return DrawsOutcome("energies", "fails" if wrong else "ok", told)
 
 
-def _apart(x: Tensor, values: Tensor) -> Tensor:
+def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
     """Those of the draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
     chains, length = values.shape
     if length == 1:
@@ -240,17 +240,18 @@ def _reference(
         drawn = torch.multinomial(law, count, replacement=True, generator=rng)
         return states[drawn], f"{count} exact draws"
     makes = [sampler_of(name) for name in ([named] if named else DEFAULTS)]
-    sampler = next((each for each in makes if not unsupported(each, model)), makes[0])
+    sampler = next((each for each in makes if not why_unsupported(each, model)), makes[0])
     gap = max(1, steps // (2 * ENDS))
     run = {"steps": gap * ENDS, "burn_in": gap * ENDS, "thin": gap, "seed": seed}
     result = sample(model, sampler, chains=count, diagnose=False, **run)  # type: ignore[arg-type]
     worst = np.nanmax(_quantities(result.log_prob, result.draws)["r_hat"])
     if not worst <= largest_r_hat(count):
         raise ValueError(
-            f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of {brief(sampler)}; "
+            f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of "
+            f"{short_repr(sampler)}; "
             "give more steps, or another sampler as the reference"
         )
-    return result.draws[:, -1], f"the ends of {count} chains of {brief(sampler)}"
+    return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
 
 
 def _compared(
@@ -265,7 +266,7 @@ def _compared(
     sizes = n, len(others)
     shares = {"site means": _sites(codes, labels), "pair means": _pairs(codes, rng)}
     shares = {name: found for name, found in shares.items() if found[1]}  # one site has no pairs
-    near = torch.cat((codes[:n][:CLOSE], codes[n:][:CLOSE]))
+    near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
 
     count = ceil(2 * COMPARISONS / error)
     levels = values.sort().values[torch.linspace(0, len(values) - 1, LEVELS).long()]
@@ -273,7 +274,9 @@ def _compared(
     statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
     statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
     found = _divided(statistics, *sizes, count, rng)
-    found |= _divided({"distance": _mmd(near, len(labels))}, min(n, CLOSE), CLOSE, count, rng)
+    found |= _divided(
+        {"distance": _mmd(near, len(labels))}, min(n, MAX_MMD_DRAWS), MAX_MMD_DRAWS, count, rng
+    )
 
     level = error / COMPARISONS
     one, other = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))

@@ -16,10 +16,11 @@ from latticework.samplers.base import Info, Sampler, require_count
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target
 
-LATER = 8  # steps after which invariance is tested a second time
+SECOND_TEST_STEPS = 8  # steps after which invariance is tested a second time
 SETTLING = 100  # steps that forget the start: before the tests, or until a bias is measured
-FEW = 1000  # chains that are counted where they interact, which may cost chains^2
-FEWER = 10  # times fewer chains are counted where each must forget its start first
+# Chains that interact may cost chains^2, so fewer are counted.
+MAX_INTERACTING_CHAINS = 1000
+SETTLING_CHAIN_DIVISOR = 10  # times fewer chains are counted where each must forget its start first
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True)
-class Examination:
+class CheckCase:
     """A sampler on a target, and how much is counted.
 
     `level` is the probability at which one count of a right sampler is called wrong.
@@ -66,13 +67,17 @@ class Examination:
     def counted(self) -> int:
         """The number of chains that are counted."""
         if self.sampler.interacting:
-            return min(self.chains, FEW)
-        return self.chains if self.sampler.stationary_start else max(1, self.chains // FEWER)
+            return min(self.chains, MAX_INTERACTING_CHAINS)
+        return (
+            self.chains
+            if self.sampler.stationary_start
+            else max(1, self.chains // SETTLING_CHAIN_DIVISOR)
+        )
 
     @property
     def later(self) -> int:
         """The steps before the second count: a bias needs many to show its size."""
-        return LATER if self.sampler.exact else SETTLING
+        return SECOND_TEST_STEPS if self.sampler.exact else SETTLING
 
     def rng(self, purpose: int = 0) -> Generator:
         return Generator(self.target.device).manual_seed(self.seed * 1000 + purpose)

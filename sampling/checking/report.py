@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}  # of a status
 
 
-class Printed(ABC):
+class TableReport(ABC):
     @abstractmethod
     def _parts(self) -> Iterator[RenderableType]:
         """A table of all checks, the details of what does not hold, and what was tested."""

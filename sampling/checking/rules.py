@@ -13,15 +13,15 @@ from torch import Generator
 from torch.utils import _pytree as pytree
 
 from latticework.sampling.chain import Chain, Poisoned
-from latticework.sampling.checking.examination import CheckOutcome, Examination
+from latticework.sampling.checking.examination import CheckCase, CheckOutcome
 from latticework.sampling.checking.guard import HostReadError, NoHostReads
-from latticework.sampling.memory import captured
+from latticework.sampling.memory import to_checkpoint
 
 LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
 KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")
 
 
-def valid(case: Examination) -> CheckOutcome:
+def valid(case: CheckCase) -> CheckOutcome:
     """States in the domain, of the shape of x, and acceptance probabilities in [0, 1]."""
     sampler, x, rng = case.fresh(), case.start(), case.rng(2)
     state = sampler.init(x, case.target.model)
@@ -42,7 +42,7 @@ def valid(case: Examination) -> CheckOutcome:
     return CheckOutcome("ok")
 
 
-def cached(case: Examination) -> CheckOutcome:
+def cached(case: CheckCase) -> CheckOutcome:
     """After steps, a state's fields are those of a new state at its x, but for declared `memory`.
 
     A field that follows the past unseen, such as a scale that adapts for ever, changes the law.
@@ -79,7 +79,7 @@ def largest_error(tree: Any, expected: Any) -> float:
     return largest
 
 
-def aliasing(case: Examination) -> CheckOutcome:
+def aliasing(case: CheckCase) -> CheckOutcome:
     """`init` leaves x as it is, and no step reads the memory of an earlier state."""
     x = case.start()
     given = x.clone()
@@ -99,7 +99,7 @@ def aliasing(case: Examination) -> CheckOutcome:
     return CheckOutcome("ok")
 
 
-def host_reads(case: Examination) -> CheckOutcome:
+def host_reads(case: CheckCase) -> CheckOutcome:
     """A step makes no host read, so it can be captured as a CUDA graph."""
     sampler, rng, model = case.fresh(), case.rng(2), case.target.model
     state = sampler.init(case.start(8), model)
@@ -117,7 +117,7 @@ def host_reads(case: Examination) -> CheckOutcome:
     return CheckOutcome("ok")
 
 
-def seeded(case: Examination) -> CheckOutcome:
+def seeded(case: CheckCase) -> CheckOutcome:
     """All chance comes from the generator passed last."""
     found = []
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
@@ -138,7 +138,7 @@ def seeded(case: Examination) -> CheckOutcome:
     return CheckOutcome("ok")
 
 
-def resumes(case: Examination) -> CheckOutcome:
+def resumes(case: CheckCase) -> CheckOutcome:
     """Chains restored from a checkpoint, with a new sampler object, go on bit for bit."""
     x, model = case.start(), case.target.model
 
@@ -149,7 +149,7 @@ def resumes(case: Examination) -> CheckOutcome:
     for _ in range(3):
         whole.advance()
     buffer = io.BytesIO()
-    torch.save(captured(whole), buffer)
+    torch.save(to_checkpoint(whole), buffer)
     buffer.seek(0)
     again = chain(6)
     again.load_state_dict(torch.load(buffer, weights_only=True))

@@ -21,8 +21,8 @@ from scipy.sparse.csgraph import connected_components
 
 from latticework.sampling.checking import rules, variations
 from latticework.sampling.checking.examination import (
+    CheckCase,
     CheckOutcome,
-    Examination,
     Flow,
     counts,
     deviation,
@@ -39,7 +39,7 @@ ENOUGH = 30  # moves for each state, from which states that no move connects are
 RARE = 1e-3  # probability of states that need not be reached
 
 
-def examine(case: Examination) -> Iterator[CheckOutcome]:
+def examine(case: CheckCase) -> Iterator[CheckOutcome]:
     """The outcome of every check in turn. An exception in a check is its failure."""
     for name, check in CHECKS.items():
         try:
@@ -60,7 +60,7 @@ def decisions_of(target: Target, law: bool) -> int:
 # Checks that count chains. Each returns its outcome, or raises.
 
 
-def one_step(case: Examination) -> CheckOutcome:
+def one_step(case: CheckCase) -> CheckOutcome:
     """The step from every state against the given transition matrix."""
     if case.law is None:
         return CheckOutcome("-", "no --law was given")
@@ -86,7 +86,7 @@ def one_step(case: Examination) -> CheckOutcome:
     return CheckOutcome("fails", f"{len(cells)} of {p.size} transitions differ from the law", flow)
 
 
-def invariance(case: Examination) -> CheckOutcome:
+def invariance(case: CheckCase) -> CheckOutcome:
     """Chains that start from exact draws are still such draws after a step, and after some more."""
     wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
     if not case.sampler.exact:
@@ -108,7 +108,7 @@ def invariance(case: Examination) -> CheckOutcome:
     return CheckOutcome("ok", detail, visible=power)
 
 
-def detailed_balance(case: Examination) -> CheckOutcome:
+def detailed_balance(case: CheckCase) -> CheckOutcome:
     """As many chains move from x to y as from y to x, in the first step from exact draws."""
     flow = unbalanced(case)
     pairs, *_ = case.balance
@@ -117,7 +117,7 @@ def detailed_balance(case: Examination) -> CheckOutcome:
     return CheckOutcome("no", "need not hold: a sweep is exact without it", flow)
 
 
-def unbalanced(case: Examination) -> Flow | None:
+def unbalanced(case: CheckCase) -> Flow | None:
     """The pair with the fewest differing sites whose two flows differ, and of those the worst."""
     pairs, there, back = case.balance
     if not len(pairs):
@@ -135,7 +135,7 @@ def unbalanced(case: Examination) -> Flow | None:
     return case.flow(x, y, float(total / 2 * share), float(there[worst] * share), float(z))
 
 
-def reaching(case: Examination) -> CheckOutcome:
+def reaching(case: CheckCase) -> CheckOutcome:
     """Chains that start all over the domain change every site and connect all states.
 
     A step may leave the target invariant and still keep chains among the states of one parity.
@@ -169,7 +169,7 @@ def reaching(case: Examination) -> CheckOutcome:
     )
 
 
-def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
+def search(case: CheckCase, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Where chains go that start all over the domain.
 
     The sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x to y,
@@ -194,7 +194,7 @@ def search(case: Examination, chains: int, steps: int) -> tuple[np.ndarray, np.n
     return changed.cpu().numpy(), moved, moves
 
 
-CHECKS: dict[str, Callable[[Examination], CheckOutcome]] = {
+CHECKS: dict[str, Callable[[CheckCase], CheckOutcome]] = {
     "valid states": rules.valid,
     "law of one step": one_step,
     "invariance": invariance,

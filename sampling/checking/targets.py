@@ -17,7 +17,7 @@ from latticework.models.potts import LatticePotts
 from latticework.models.rbm import RBM
 from latticework.samplers.base import Sampler
 from latticework.sampling.devices import device_of
-from latticework.sampling.targets import unsupported
+from latticework.sampling.targets import why_unsupported
 
 LARGEST = 1024  # states of a target: all pairs of them are counted
 
@@ -192,6 +192,6 @@ def _tables() -> Factors:
 def targets_for(sampler: Sampler) -> dict[str, Target]:
     """A target of each state space; where the sampler supports none, those of a structure too."""
     made = {name: make() for name, make in SMALL.items()}
-    if all(unsupported(sampler, target.model) for target in made.values()):
+    if all(why_unsupported(sampler, target.model) for target in made.values()):
         made |= {name: make() for name, make in STRUCTURED.items()}
     return made

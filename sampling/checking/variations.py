@@ -13,8 +13,8 @@ from torch import Tensor
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.samplers.base import UnsupportedModelError
 from latticework.sampling.checking.examination import (
+    CheckCase,
     CheckOutcome,
-    Examination,
     deviation,
     visible,
 )
@@ -66,7 +66,7 @@ class Masked(EnergyModel):
         return log_prob
 
 
-def one_chain(case: Examination) -> CheckOutcome:
+def one_chain(case: CheckCase) -> CheckOutcome:
     """Chains that run alone, one after the other, from exact draws."""
     if why := _not_counted(case):
         return CheckOutcome("-", why)
@@ -84,7 +84,7 @@ def one_chain(case: Examination) -> CheckOutcome:
     return _outcome(case, target, index, f"each chain alone, after {steps} steps")
 
 
-def many_sites(case: Examination) -> CheckOutcome:
+def many_sites(case: CheckCase) -> CheckOutcome:
     """Chains on independent copies of the target: their law after many steps, and every site."""
     target, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(6), MANY
     domain, chains = target.domain, min(case.chains, chains)
@@ -117,12 +117,12 @@ def many_sites(case: Examination) -> CheckOutcome:
     return count
 
 
-def impossible_states(case: Examination) -> CheckOutcome:
+def impossible_states(case: CheckCase) -> CheckOutcome:
     """Chains on the target without two likely states, where it gives -inf."""
     return _masked(case, -inf)
 
 
-def unknown_states(case: Examination) -> CheckOutcome:
+def unknown_states(case: CheckCase) -> CheckOutcome:
     """Chains on the target where it gives NaN in them: its fault, which no sampler must bear."""
     try:
         outcome = _masked(case, nan)
@@ -134,7 +134,7 @@ def unknown_states(case: Examination) -> CheckOutcome:
     return CheckOutcome("no", advice + outcome.detail)
 
 
-def _masked(case: Examination, value: float) -> CheckOutcome:
+def _masked(case: CheckCase, value: float) -> CheckOutcome:
     """Chains on the target with `value` in the second and the third likeliest state."""
     if why := _not_counted(case):
         return CheckOutcome("-", why)
@@ -155,14 +155,14 @@ def _masked(case: Examination, value: float) -> CheckOutcome:
     return _outcome(case, target, target.locate(state.x), when)
 
 
-def _not_counted(case: Examination) -> str:
+def _not_counted(case: CheckCase) -> str:
     """Why the states of chains are not compared with the target; "" if they are."""
     if not case.sampler.exact:
         return "it declares exact = False"
     return "its chains interact" if case.sampler.interacting else ""
 
 
-def _outcome(case: Examination, target: Target, index: np.ndarray, when: str) -> CheckOutcome:
+def _outcome(case: CheckCase, target: Target, index: np.ndarray, when: str) -> CheckOutcome:
     """Whether independent draws, with the indices of their states, follow the target's law."""
     if wrong := deviation(target, index, case.level):
         return CheckOutcome("fails", f"{when}, {wrong}")

@@ -28,7 +28,7 @@ ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the target
 
 
 @dataclass(frozen=True)
-class Seen:
+class ChainSummary:
     """What the chains of one sampler saw of the target. Quantity 0 is the log-probability."""
 
     name: str
@@ -41,7 +41,7 @@ class Seen:
     #                         have not left them are no evidence against another sampler
 
 
-def disagreements(seen: Sequence[Seen], quantities: Sequence[str]) -> list[str]:
+def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> list[str]:
     """A sentence for each pair of samplers that disagree, with the quantity that differs most.
 
     `quantities` names the columns of `means`.
@@ -55,10 +55,14 @@ def disagreements(seen: Sequence[Seen], quantities: Sequence[str]) -> list[str]:
         p = _p(one, other, "two-sided")
         if (p < level).any():
             places = [int(place) for place in p.argsort() if p[place] < level]
-            found[frozenset((one.name, other.name))] = _told(one, other, quantities, places)
+            found[frozenset((one.name, other.name))] = _describe_disagreement(
+                one, other, quantities, places
+            )
     for low, high in behind:
         if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
-            found[frozenset((low.name, high.name))] = _told(low, high, quantities, [0])
+            found[frozenset((low.name, high.name))] = _describe_disagreement(
+                low, high, quantities, [0]
+            )
     for low, high in tried:
         above = int((high.last > max(low.largest, high.start)).sum())
         if _chance(above, len(high.last), int(low.effective)) < level:
@@ -75,7 +79,7 @@ def _chance(above: int, chains: int, draws: int) -> float:
     return comb(chains, above) / comb(chains + draws, above)
 
 
-def _p(one: Seen, other: Seen, alternative: str) -> NDArray:
+def _p(one: ChainSummary, other: ChainSummary, alternative: str) -> NDArray:
     """P-values of equal means, by quantity. Differences within rounding are none."""
     a, b = one.means, other.means
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -87,7 +91,9 @@ def _p(one: Seen, other: Seen, alternative: str) -> NDArray:
     return np.where(abs(gap) <= ROUNDING * abs(a.mean(0)), 1.0, p)
 
 
-def _told(one: Seen, other: Seen, quantities: Sequence[str], places: Sequence[int]) -> str:
+def _describe_disagreement(
+    one: ChainSummary, other: ChainSummary, quantities: Sequence[str], places: Sequence[int]
+) -> str:
     """The means of the first of `places` with standard errors over chains, and the other places."""
     first, *more = places
     means = [

@@ -21,27 +21,30 @@ from torch import Generator
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
-from latticework.samplers.sums import ManySteps
+from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
-from latticework.sampling.engine import Engine, adapting, served
-from latticework.sampling.evaluations import Counter, evaluations_of_step
+from latticework.sampling.engine import Engine, engine_for_adaptation, select_kernel
+from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import ChainAcceptance, sample
-from latticework.sampling.starts import possible
-from latticework.sampling.tuning.space import Space, replaced, suggest
-from latticework.sampling.tuning.study import alone
+from latticework.sampling.starts import draw_possible
+from latticework.sampling.tuning.space import Space, suggest, with_fields
+from latticework.sampling.tuning.study import new_local_study
 
-KEPT = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
-FEWEST = 40  # draws of a chain, at least
+MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
+MIN_DRAWS = 40  # draws of a chain, at least
 DIAGNOSED = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
-CROWDED = 0.25  # effective samples for a draw, above which the steps between draws hold more
+# Above this ESS a draw, the steps between draws are worth keeping.
+MAX_ESS_PER_DRAW = 0.25
 PAID = 2  # evaluations of steps for one of a draw's log-probability, at least, where draws are paid
-APART = 2**20  # between the seeds of a run and of its shorter run, which no other run then has
-TIE = 1e-6  # weight of the average site in a score
+SEED_OFFSET = (
+    2**20
+)  # between the seeds of a run and of its shorter run, which no other run then has
+MEAN_ESS_WEIGHT = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 Spent = dict[Unit, float]  # in both units, evaluations by each chain
 Found = TypeVar("Found")
@@ -92,14 +95,14 @@ class Quality(NamedTuple):
     @property
     def score(self) -> float:
         """What a search maximises: the worst quantity, and between equals the average site."""
-        return self.worst + TIE * self.ess_mean
+        return self.worst + MEAN_ESS_WEIGHT * self.ess_mean
 
 
 ESS = tuple(name for name in Quality._fields if name.startswith("ess"))
 
 
 @dataclass(frozen=True)
-class Stint:
+class SampledRun:
     """The draws of a run, and all its steps."""
 
     result: SampleResult
@@ -122,28 +125,31 @@ class Spacing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class TuningSetup:
     """A target, how many chains run on it, and by which engine."""
 
     model: EnergyModel
     chains: int
     engine: Engine = "eager"
-    kept: int = KEPT  # draws of a chain, at most; a search keeps KEPT
+    kept: int = MAX_DRAWS  # draws of a chain, at most; a search keeps MAX_DRAWS
     x: torch.Tensor | None = None  # where all runs start; random states without it
     pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
-        kernel, _ = served(sampler, self.model, adapting(self.engine))
+        kernel, _ = select_kernel(sampler, self.model, engine_for_adaptation(self.engine))
         found, spent = self.spent_by(kernel.learnt)
-        if isinstance(kernel, ManySteps) and found:  # it calls no method that is counted
-            each = self.cost(replaced(sampler, found), "evaluations")
+        if isinstance(kernel, MultiStepSampler) and found:  # it calls no method that is counted
+            each = self.cost(with_fields(sampler, found), "evaluations")
             spent["evaluations"] = each * kernel.learning_steps / self.chains
         return found, spent
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
-        x, count = self.somewhere(Generator().manual_seed(0)), Counter(self.model, self.chains)
+        x, count = (
+            self.somewhere(Generator().manual_seed(0)),
+            EvaluationCounter(self.model, self.chains),
+        )
         began = time.perf_counter()
         with torch.no_grad():
             found = work(x, count.model)
@@ -152,7 +158,7 @@ class Course:
 
     def somewhere(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
-        return possible(self.model, self.chains, rng) if self.x is None else self.x
+        return draw_possible(self.model, self.chains, rng) if self.x is None else self.x
 
     def tuned(
         self,
@@ -168,12 +174,12 @@ class Course:
         The sampler's own values come first, then Optuna's. No fields and 0 if nothing moved.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        study, asked = alone(name, trials, seed=seed, direction="maximize")
-        study.enqueue_trial(own(sampler, space))
+        study, asked = new_local_study(name, trials, seed=seed, direction="maximize")
+        study.enqueue_trial(default_trial(sampler, space))
         fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
         for trial in asked:
             candidate = suggest(trial, sampler, space)
-            rate = self.rate(replaced(sampler, candidate), each, seed)
+            rate = self.rate(with_fields(sampler, candidate), each, seed)
             study.tell(trial, rate)
             if rate > best:
                 best, fields = rate, candidate
@@ -183,9 +189,9 @@ class Course:
         """The score for each unit of the first allowance; 0 if nothing moves or it is too short."""
         try:
             steps = self.steps(candidate, allowed)
-            if steps * (1 - WARM_UP) < FEWEST / 2:
+            if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
-            trial = dataclasses.replace(self, kept=KEPT)
+            trial = dataclasses.replace(self, kept=MAX_DRAWS)
             stint, found = trial.measured(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
@@ -215,7 +221,7 @@ class Course:
         """Evaluations by each chain for the log-probability of a draw; 0 if they are not paid."""
         if not self.pays_for_draws:
             return 0.0
-        count = Counter(self.model, self.chains)
+        count = EvaluationCounter(self.model, self.chains)
         state = sampler.init(self.somewhere(Generator().manual_seed(0)), self.model)
         with torch.no_grad():
             sampler.log_prob(state, count.model)
@@ -238,12 +244,12 @@ class Course:
         x = self.somewhere(rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
-        kernel, _ = served(sampler, self.model, self.engine, [ChainAcceptance()], x)
+        kernel, _ = select_kernel(sampler, self.model, self.engine, [ChainAcceptance()], x)
         about = seconds_per_step(kernel, self.model, x, rng, steps=5, blocks=1)
         steps = max(5, int(TIMED / about))
         return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
 
-    def measured(self, sampler: Sampler, steps: int, seed: int) -> tuple[Stint, Quality]:
+    def measured(self, sampler: Sampler, steps: int, seed: int) -> tuple[SampledRun, Quality]:
         """A run of at most `steps` steps and its diagnostics; those of an ESS count all its steps.
 
         A run keeps few of its draws, and has at most about one effective sample for each. Where a
@@ -254,12 +260,12 @@ class Course:
         found = quality(stint.result)
         near, close, names = stint, found, set(ESS)
         while near.thin > 1:
-            most = CROWDED * near.result.log_prob.numel()
+            most = MAX_ESS_PER_DRAW * near.result.log_prob.numel()
             names = {name for name in names if getattr(close, name) > most}
             if not names:
                 break
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
-            seed = (seed + APART) % 2**31
+            seed = (seed + SEED_OFFSET) % 2**31
             near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), stint.measuring / near.measuring
             found = found._replace(**{name: longer * getattr(close, name) for name in names})
@@ -267,7 +273,7 @@ class Course:
 
     def drawn(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
-    ) -> Stint:
+    ) -> SampledRun:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
@@ -277,10 +283,10 @@ class Course:
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
             threads=torch.get_num_threads(),
         )  # fmt: skip
-        return Stint(result, burn_in, thin, burn_in + kept)
+        return SampledRun(result, burn_in, thin, burn_in + kept)
 
 
-def own(sampler: Sampler, space: Space) -> dict[str, Any]:
+def default_trial(sampler: Sampler, space: Space) -> dict[str, Any]:
     """The sampler's own values of the fields in `space`, where in range: the first trial."""
     values = {name: getattr(sampler, name) for name in space}
     return {
@@ -294,7 +300,7 @@ def own(sampler: Sampler, space: Space) -> dict[str, Any]:
     }
 
 
-def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:
+def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler, Space]:
     """The sampler and its search space with blocks that fit the target.
 
     A block has at most all sites, and where every joint value is evaluated at most PATTERNS of
@@ -306,7 +312,7 @@ def fitted(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Sampler,
     most = model.domain.dim
     if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer):
         most = min(most, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
-    sampler = replaced(sampler, {"sites": min(sites, most)})
+    sampler = with_fields(sampler, {"sites": min(sites, most)})
     if "sites" in space:
         bounds = space["sites"]
         low, high = min(bounds["low"], most), min(bounds["high"], most)
@@ -323,7 +329,7 @@ def quality(*results: SampleResult) -> Quality:
     R-hat is infinite too if a chain never moved while others did.
     """
     draws = torch.cat([result.draws for result in results])
-    draws = draws[:, :, read(draws.shape[2])].flatten(2)
+    draws = draws[:, :, diagnosed_sites(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
     found = mixing(draws[:, :, ~still].numpy())
@@ -345,7 +351,7 @@ def quality(*results: SampleResult) -> Quality:
     )
 
 
-def read(sites: int) -> torch.Tensor:
+def diagnosed_sites(sites: int) -> torch.Tensor:
     """The sites that diagnostics read: all, or DIAGNOSED of them evenly spaced."""
     if sites <= DIAGNOSED:
         return torch.arange(sites)

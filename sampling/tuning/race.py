@@ -24,24 +24,24 @@ from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.messages import in_a_line
-from latticework.sampling.naming import brief
+from latticework.sampling.naming import short_repr
 from latticework.sampling.sample import sampler_of
-from latticework.sampling.starts import annealed, possible, require_start
-from latticework.sampling.targets import States, as_model, check_target, unsupported
-from latticework.sampling.tuning.agreement import Seen, disagreements
+from latticework.sampling.starts import anneal_starts, draw_possible, require_start
+from latticework.sampling.targets import States, as_model, check_target, why_unsupported
+from latticework.sampling.tuning.agreement import ChainSummary, disagreements
 from latticework.sampling.tuning.course import (
-    FEWEST,
+    MIN_DRAWS,
     WARM_UP,
     Allowance,
-    Course,
     Spent,
+    TuningSetup,
     Unit,
-    fitted,
+    diagnosed_sites,
+    fit_blocks,
     quality,
-    read,
 )
 from latticework.sampling.tuning.ranking import Interval, geometric, ranks
-from latticework.sampling.tuning.space import Space, replaced, spaces
+from latticework.sampling.tuning.space import Space, spaces, with_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ BIASED = "does not leave the target invariant"
 
 
 @dataclass(frozen=True)
-class Lap:
+class RaceRun:
     """One run of a sampler with one seed."""
 
     seed: int
@@ -72,12 +72,12 @@ class Entrant:
     name: str
     sampler: Sampler
     fields: dict[str, Any]
-    laps: list[Lap]
+    laps: list[RaceRun]
     r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
     note: str = ""
     # What it spent once, before the first step.
     beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
-    seen: Seen | None = None  # what the chains of all seeds saw of the target
+    seen: ChainSummary | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
     chains: int = 0  # of all runs, which R-hat compares
 
@@ -136,14 +136,14 @@ class Race:
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
-        course = Course(self.model, self.chains, x=self.x, pays_for_draws=True)
-        sampler, space = fitted(sampler, space, self.model)
+        course = TuningSetup(self.model, self.chains, x=self.x, pays_for_draws=True)
+        sampler, space = fit_blocks(sampler, space, self.model)
         seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
         learnt, spent = course.learnt(sampler)
-        ready = replaced(sampler, learnt)
+        ready = with_fields(sampler, learnt)
         if self.annealed:
             rng = torch.Generator().manual_seed(seed)
-            x, more = course.spent_by(lambda x, model: annealed(model, ready, x, rng))
+            x, more = course.spent_by(lambda x, model: anneal_starts(model, ready, x, rng))
             course = replace(course, x=x)
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         tuning = self.budget.part(0.5 if space else 1.0)
@@ -159,10 +159,10 @@ class Race:
         if space:
             fields, _ = course.tuned(name, ready, space, [left], self.trials, seed)
             left = self.budget.part(0.5)
-        plain = replaced(sampler, fields)
-        chosen = replaced(plain, learnt)
+        plain = with_fields(sampler, fields)
+        chosen = with_fields(plain, learnt)
         steps = course.steps(chosen, [left.part(1 / len(self.seeds))])
-        if steps * (1 - WARM_UP) < FEWEST:
+        if steps * (1 - WARM_UP) < MIN_DRAWS:
             note = f"the budget allows {steps} steps a run, too few to judge"
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
         each = course.cost(chosen, "evaluations") * self.chains
@@ -174,7 +174,7 @@ class Race:
             seconds = stint.result.seconds * stint.measuring / stint.steps
             spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]
             laps.append(
-                Lap(seed, stint.steps, found.worst, seconds, each * stint.measuring, spent_here)
+                RaceRun(seed, stint.steps, found.worst, seconds, each * stint.measuring, spent_here)
             )
         note = "" if chosen.exact else BIASED
         entrant = Entrant(
@@ -186,7 +186,7 @@ class Race:
         with torch.no_grad():
             start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
         means = torch.cat((log_prob.double().mean(1, keepdim=True), draws.double().mean(1)), -1)
-        seen = Seen(
+        seen = ChainSummary(
             name,
             entrant.mixed,
             means.numpy(),
@@ -201,7 +201,7 @@ class Race:
     def entries(self, x: torch.Tensor) -> torch.Tensor:
         """The entries of states that diagnostics read: `[..., *domain.shape]` -> `[..., n]`."""
         shape = self.model.domain.shape
-        return x.index_select(-len(shape), read(shape[0])).flatten(-len(shape))
+        return x.index_select(-len(shape), diagnosed_sites(shape[0])).flatten(-len(shape))
 
     def names(self) -> list[str]:
         """The name of each of `entries`: `x[3]`, or `x[3, 1]` of a site's value 1."""
@@ -239,7 +239,7 @@ def ranked(
     return [*zip(places, able, strict=True), *[("-", each) for each in others]]
 
 
-def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
+def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
     """One row a sampler, best first."""
     import pandas as pd
 
@@ -256,7 +256,7 @@ def tabulated(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> 
     return pd.DataFrame(rows)
 
 
-def entered(
+def select_entrants(
     offered: Sequence[Sampler | str] | None, model: EnergyModel
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers that take part, by name, and why others do not.
@@ -268,15 +268,15 @@ def entered(
     left = {}
     for each in every if offered is None else offered:
         name = each if isinstance(each, str) else type(each).__name__
-        sampler, _ = fitted(sampler_of(each), {}, model)
+        sampler, _ = fit_blocks(sampler_of(each), {}, model)
         short = name.rpartition(":")[2]
         if short in taken:  # of another file, or with other settings
-            short = name if name not in taken else brief(sampler)
+            short = name if name not in taken else short_repr(sampler)
         if short in taken:
             raise ValueError(f"{short} is given twice; give each sampler once")
         if not sampler.exact and offered is None:
             left[short] = BIASED
-        elif reason := unsupported(sampler, model):
+        elif reason := why_unsupported(sampler, model):
             left[short] = reason
         else:
             taken[short] = sampler
@@ -323,15 +323,17 @@ def race(
     """
     require_start(start, x)
     model = as_model(target, **states)
-    check_target(model, possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x)
+    check_target(
+        model, draw_possible(model, 4, torch.Generator().manual_seed(0)) if x is None else x
+    )
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)
     contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed", threads)
-    taking, left = entered(samplers, model)
+    taking, left = select_entrants(samplers, model)
     if not taking:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
     entrants = contest.run(taking, spaces(), lambda line: None)
     apart = contest.disagreements(entrants)
-    table = tabulated(entrants, allowed, withheld=bool(apart))
+    table = race_table(entrants, allowed, withheld=bool(apart))
     table.attrs.update(left_out=left, disagreements=apart)
     return table

@@ -57,7 +57,7 @@ def rounded(fields: dict[str, Any], space: Space) -> dict[str, Any]:
     return {k: float(f"{v:.3g}") if k in own else v for k, v in fields.items()}
 
 
-def replaced(sampler: Sampler, fields: dict[str, Any]) -> Sampler:
+def with_fields(sampler: Sampler, fields: dict[str, Any]) -> Sampler:
     """The sampler with other settings. Its constructor checks them."""
     return dataclasses.replace(sampler, **fields)  # type: ignore[type-var]
 

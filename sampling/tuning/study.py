@@ -24,7 +24,9 @@ from optuna.trial import FrozenTrial, TrialState
 PAUSE = 0.5  # seconds between two checks on the other processes
 
 
-def alone(name: str, trials: int, *, seed: int, **settings: Any) -> tuple[Study, Iterator[Trial]]:
+def new_local_study(
+    name: str, trials: int, *, seed: int, **settings: Any
+) -> tuple[Study, Iterator[Trial]]:
     """A study in memory, and an iterator over its `trials` trials."""
     sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
     study = optuna.create_study(study_name=name, sampler=sampler, **settings)
@@ -38,7 +40,7 @@ def alone(name: str, trials: int, *, seed: int, **settings: Any) -> tuple[Study,
     return study, asked()
 
 
-def shared(
+def join_shared_study(
     name: str,
     trials: int,
     *,
@@ -68,7 +70,7 @@ def shared(
         with FileLock(locks / f"{me}.lock"):
             while len(complete(study, trials)) < trials:
                 with turn:
-                    free = sorted(set(range(trials)) - _taken(study, locks, me))
+                    free = sorted(set(range(trials)) - _occupied_slots(study, locks, me))
                     trial = None
                     if free:
                         study.sampler = TPESampler(
@@ -109,7 +111,7 @@ def _opened(storage: str) -> BaseStorage:
     return JournalStorage(JournalFileBackend(storage))
 
 
-def _taken(study: Study, locks: Path, me: str) -> set[int]:
+def _occupied_slots(study: Study, locks: Path, me: str) -> set[int]:
     """Slots that are finished or running. Trials of dead processes are marked as failed."""
     taken = set()
     for trial in study.get_trials(deepcopy=False):

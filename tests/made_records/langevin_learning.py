@@ -9,7 +9,7 @@ import numpy as np
 from fakes import fake, noise
 from numpy.typing import NDArray
 
-from latticework.experiments.records.numbers import printed
+from latticework.experiments.records.numbers import published_mean
 from latticework.experiments.records.record import Record
 from made_records.building import SEEDS, Made, curves, each
 from made_records.langevin_sampling import COSTS, costs
@@ -97,7 +97,7 @@ def network(
 def one_model(data: str, **above_the_vae: float) -> list[Record]:
     """One model of each sampler, as in the paper, by its distance from the VAE as printed."""
     found = {"gibbs": -30.0, "gwg": 1.0, "dula": 1.0, "dmala": 3.0, **above_the_vae}
-    vae = printed("table1", data, "vae")
+    vae = published_mean("table1", data, "vae")
     return [network(name, data, vae + value) for name, value in found.items()]
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from latticework.experiments.figures.likelihood import learning_rate, own_rate
+from latticework.experiments.figures.likelihood import learning_rate, records_at_best_rate
 from latticework.experiments.papers.claims.langevin_sampling import step_cost
 from latticework.experiments.papers.claims.verdict import (
     Ends,
@@ -15,37 +15,42 @@ from latticework.experiments.papers.claims.verdict import (
     Number,
     Seeds,
     Value,
-    after,
-    at,
-    available,
-    below,
+    available_variant,
     by_choice,
     by_seed,
-    common,
-    difference,
+    common_seeds,
     differences,
-    gap,
-    labelled,
-    last,
+    last_value,
+    margin_below,
+    margin_of_difference,
+    margin_positive,
     numbers,
-    positive,
+    paired_differences,
+    records_by_sampler,
+    value_at,
+    values_at_common_end,
 )
-from latticework.experiments.records.grouping import ENOUGH, by, longest, shared
+from latticework.experiments.records.grouping import (
+    MIN_COMMON_SEEDS,
+    common_values,
+    group_by,
+    keep_longest_runs,
+)
 from latticework.experiments.records.likelihood import (
     bounds,
-    ends_apart,
+    is_value_reliable,
     likelihood,
-    settled,
-    shown,
-    unlike_draws,
+    likelihood_or_ends,
+    log_z_gap,
+    rows_differ_from_model,
 )
 from latticework.experiments.records.numbers import (
     Estimate,
+    drop_shared_core,
     estimate,
-    idle,
-    pace,
-    printed,
-    published,
+    published_estimate,
+    published_mean,
+    step_seconds,
 )
 from latticework.experiments.records.record import Record
 
@@ -80,11 +85,11 @@ def fig5_fewer(records: list[Record], every: bool = True) -> Finding:
             leads = {}
             for size in (few, many):
                 found = _after(records, size, "step", (name,))[1]
-                leads[size] = gap(found["GWG-1"], found[name])
+                leads[size] = paired_differences(found["GWG-1"], found[name])
                 text = f"log RMSE, GWG-1 - {name}, {size:g} sampling steps"
                 shown[text] = Number(text, estimate(leads[size].values()))
             what = f"(log RMSE, GWG-1 - {name}) at {few:g} steps - at {many:g} steps"
-            margins.append(difference(what, leads[few], leads[many]))
+            margins.append(margin_of_difference(what, leads[few], leads[many]))
     compared = "each number of sampling steps and the next"
     note = compared if every else "the fewest and the most sampling steps only"
     return Finding(margins, list(shown.values()), f"log RMSE after equal iterations; {note}")
@@ -99,15 +104,17 @@ def fig5_ratio(records: list[Record]) -> Finding:
     runs (`_paces`), so that the interval includes the spread of the timing.
     Raises LookupError if a sampler reaches the level with some of its seeds only.
     """
-    level, needs = printed("fig5", "log_rmse"), printed("fig5", "gibbs_needs")
-    paper = printed("fig5", "seconds", "baselines_more_than") / printed("fig5", "seconds", "dmala")
+    level, needs = published_mean("fig5", "log_rmse"), published_mean("fig5", "gibbs_needs")
+    paper = published_mean("fig5", "seconds", "baselines_more_than") / published_mean(
+        "fig5", "seconds", "dmala"
+    )
     size = _sizes(records)[-1]
     if size < needs:
         raise LookupError(
-            f"no {ENOUGH} seeds of DULA, DMALA and GWG-1 with {needs:g} sampling steps"
+            f"no {MIN_COMMON_SEEDS} seeds of DULA, DMALA and GWG-1 with {needs:g} sampling steps"
         )
     names = (*LANGEVIN, *BASELINES)
-    groups = labelled(_with(records, size), names, ["log_rmse"])
+    groups = records_by_sampler(_with(records, size), names, ["log_rmse"])
     paces = _paces(records, size, names)
     times = {
         name: _times(paces[name], by_seed(some, lambda r: _reached(r, level)))
@@ -119,12 +126,12 @@ def fig5_ratio(records: list[Record]) -> Finding:
     }
     margins, shown = [], numbers("lowest log RMSE of {}", lowest)
     for name in LANGEVIN:
-        margins.append(below(f"lowest log RMSE of {name}", lowest[name], level))
+        margins.append(margin_below(f"lowest log RMSE of {name}", lowest[name], level))
         if not _known(times[name], name, level):
             continue
         for rival in BASELINES:
-            whole = _times(paces[rival], by_seed(groups[rival], last("step")))
-            seeds = common(times[name], times[rival])
+            whole = _times(paces[rival], by_seed(groups[rival], last_value("step")))
+            seeds = common_seeds(times[name], times[rival])
             censored = any(math.isinf(times[rival][seed]) for seed in seeds)
             ratios = [min(times[rival][s], whole[s]) / times[name][s] for s in seeds]
             what = f"log({rival}'s seconds / {name}'s) - log {paper:g}"
@@ -162,17 +169,17 @@ def _paces(records: list[Record], size: float, names: Sequence[str]) -> dict[str
 
     Other work only adds time, and runs that differ in their length have the same iteration.
     """
-    groups = labelled(idle(_of_size(records, size)), names, ["log_rmse"])
-    seeds = {name: by(lambda r: r.config["seed"], group) for name, group in groups.items()}
+    groups = records_by_sampler(drop_shared_core(_of_size(records, size)), names, ["log_rmse"])
+    seeds = {name: group_by(lambda r: r.config["seed"], group) for name, group in groups.items()}
     return {
-        name: {seed: min(map(pace, runs)) for seed, runs in found.items()}
+        name: {seed: min(map(step_seconds, runs)) for seed, runs in found.items()}
         for name, found in seeds.items()
     }
 
 
 def _times(paces: Seeds, iterations: Seeds) -> Seeds:
     """Seconds of so many iterations, by seed."""
-    return {seed: paces[seed] * iterations[seed] for seed in common(paces, iterations)}
+    return {seed: paces[seed] * iterations[seed] for seed in common_seeds(paces, iterations)}
 
 
 def fig5_gibbs(records: list[Record]) -> Finding:
@@ -200,7 +207,9 @@ def fig5_gibbs_settles(records: list[Record]) -> Finding:
     """
 
     def fall(record: Record) -> float:
-        return at("log_rmse", "step", last("step")(record) / 2)(record) - last("log_rmse")(record)
+        return value_at("log_rmse", "step", last_value("step")(record) / 2)(record) - last_value(
+            "log_rmse"
+        )(record)
 
     margins = _gibbs(records, "log RMSE, middle of learning - end", fall, enough=True)
     return Finding(margins, note="log RMSE at half of the iterations and at the end")
@@ -208,11 +217,11 @@ def fig5_gibbs_settles(records: list[Record]) -> Finding:
 
 def _gibbs(records: list[Record], what: str, value: Value, *, enough: bool) -> list[Margin]:
     """`value` of Gibbs-1 with each number of sampling steps that is `enough`, or is not."""
-    needs = printed("fig5", "gibbs_needs")
-    some = labelled(records, ["Gibbs-1"], ["log_rmse"])["Gibbs-1"]
+    needs = published_mean("fig5", "gibbs_needs")
+    some = records_by_sampler(records, ["Gibbs-1"], ["log_rmse"])["Gibbs-1"]
     sizes = sorted({record.config["task"]["steps"] for record in some})
     margins = [
-        positive(f"{size:g} steps: {what}", by_seed(_with(some, size), value))
+        margin_positive(f"{size:g} steps: {what}", by_seed(_with(some, size), value))
         for size in sizes
         if (size >= needs) == enough
     ]
@@ -226,19 +235,19 @@ def _after(
     records: list[Record], size: float, axis: str, ours: tuple[str, ...] = LANGEVIN
 ) -> tuple[float, dict[str, Seeds]]:
     """Log RMSE of `ours` and GWG-1 with `size` sampling steps (`verdict.after`)."""
-    groups = labelled(_with(records, size), [*ours, "GWG-1"], ["log_rmse"])
-    return after(groups, "log_rmse", axis)
+    groups = records_by_sampler(_with(records, size), [*ours, "GWG-1"], ["log_rmse"])
+    return values_at_common_end(groups, "log_rmse", axis)
 
 
 def _sizes(records: list[Record]) -> list[float]:
     """Numbers of sampling steps that DULA, DMALA and GWG-1 were all run with, ascending."""
-    groups = labelled(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
-    return shared(groups.values(), lambda record: record.config["task"]["steps"])
+    groups = records_by_sampler(records, [*LANGEVIN, "GWG-1"], ["log_rmse"])
+    return common_values(groups.values(), lambda record: record.config["task"]["steps"])
 
 
 def _with(records: list[Record], size: float) -> list[Record]:
     """The records with `size` sampling steps; of runs of several lengths the longest."""
-    return longest(_of_size(records, size))
+    return keep_longest_runs(_of_size(records, size))
 
 
 def _of_size(records: list[Record], size: float) -> list[Record]:
@@ -250,8 +259,8 @@ def fig5_cost(records: list[Record]) -> Finding:
 
     Their sampling takes most of the time.
     """
-    timed = idle(_of_size(records, printed("fig5", "gibbs_needs")))
-    return step_cost(longest(timed), pace)
+    timed = drop_shared_core(_of_size(records, published_mean("fig5", "gibbs_needs")))
+    return step_cost(keep_longest_runs(timed), step_seconds)
 
 
 # Section 7.3.2: models learned from images.
@@ -268,7 +277,7 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
     `chosen`, one model of each sampler decides, as in the paper, and "all methods" includes the
     VAE, whose printed number stands for it.
     """
-    images = available(records, data) if chosen else data
+    images = available_variant(records, data) if chosen else data
     kept = [
         record
         for record in records
@@ -281,14 +290,14 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
         _against(name, models["dmala"], models[name], one_decides=not chosen) for name in NAMES[:-1]
     ]
     if not chosen:
-        margins.append(_against_vae(printed("table1", data, "vae"), models["dmala"]))
+        margins.append(_against_vae(published_mean("table1", data, "vae"), models["dmala"]))
     numbers = []
     for name in NAMES:
-        cell = shown(list(models[name].values()))
+        cell = likelihood_or_ends(list(models[name].values()))
         rate = f" ({WORDS[chosen]})" if chosen else ""
         what = f"test log-likelihood on {images}: {name}{rate}"
         here, ends = (None, f", {cell}") if isinstance(cell, str) else (cell, "")
-        paper = None if chosen else published("table1", data, name)
+        paper = None if chosen else published_estimate("table1", data, name)
         numbers.append(Number(f"{what}{ends}", here, paper))
     note = (
         "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
@@ -299,8 +308,8 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
 
 
 def own_rates(models: Models) -> Models:
-    """The models learned at each sampler's own learning rate (`own_rate`)."""
-    return {name: own_rate(some) for name, some in models.items()}
+    """The models learned at each sampler's own learning rate (`records_at_best_rate`)."""
+    return {name: records_at_best_rate(some) for name, some in models.items()}
 
 
 def one_rate(models: Models) -> Models:
@@ -337,7 +346,7 @@ def _against(
 
     A single seed says nothing about the spread over models, so it decides only if `one_decides`.
     """
-    seeds = common(ours, theirs)
+    seeds = common_seeds(ours, theirs)
     gaps = tuple(likelihood(ours[seed]).mean - likelihood(theirs[seed]).mean for seed in seeds)
     if len(seeds) == 1 and not one_decides:
         return Margin(f"nats, DMALA - {name}", gaps)
@@ -368,9 +377,9 @@ def _basis(models: Mapping[str, list[Record]]) -> str:
     count = len(next(iter(models.values())))
     words = [f"AIS bounds, {count} models each" if count > 1 else "AIS bounds, one model each"]
     for name, some in models.items():
-        if any(unlike_draws(record) for record in some):
+        if any(rows_differ_from_model(record) for record in some):
             words.append(f"training rows are no draws of {name}'s model")
-        elif not all(settled(record) for record in some):
-            apart = (ends_apart(record) or Estimate(0) for record in some)
+        elif not all(is_value_reliable(record) for record in some):
+            apart = (log_z_gap(record) or Estimate(0) for record in some)
             words.append(f"{name}'s are up to {max(gap.mean for gap in apart):.2g} nats apart")
     return "; ".join(words)

@@ -14,17 +14,17 @@ from latticework.experiments.papers.claims.verdict import (
     Number,
     Seeds,
     Value,
-    available,
+    available_variant,
     by_choice,
     by_seed,
-    common,
+    common_seeds,
     differences,
-    gap,
-    last,
+    equivalence_margins,
+    last_value,
     numbers,
-    within,
+    paired_differences,
 )
-from latticework.experiments.records.numbers import Estimate, estimate, published
+from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
 from latticework.experiments.records.record import Record
 
 SAMPLERS = ("gibbs", "gwg", "dula", "dmala")
@@ -46,10 +46,10 @@ def table2(records: list[Record], data: str, metrics: Sequence[str] = BOTH) -> F
     """On the data set `data`, DULA and DMALA beat Gibbs and GWG in each of `metrics`."""
     margins: list[Margin] = []
     shown: list[Number] = []
-    there = available(records, data)
+    there = available_variant(records, data)
     for metric in BOTH:
-        found = _by_method(records, there, metric, SAMPLERS, last)
-        paper = partial(published, "table2", metric, data)
+        found = _by_method(records, there, metric, SAMPLERS, last_value)
+        paper = partial(published_estimate, "table2", metric, data)
         shown += numbers(f"{there}, {WORDS[metric]}: {{}}", found, paper)
         pairs = [pair[::-1] if metric == RMSE else pair for pair in PAIRS]
         margins += differences(WORDS[metric], found, pairs) if metric in metrics else []
@@ -58,7 +58,7 @@ def table2(records: list[Record], data: str, metrics: Sequence[str] = BOTH) -> F
 
 def table2_exception(records: list[Record]) -> Finding:
     """On COMPAS, DULA and DMALA have a larger test RMSE than Gibbs and GWG."""
-    found = _by_method(records, "compas", RMSE, SAMPLERS, last)
+    found = _by_method(records, "compas", RMSE, SAMPLERS, last_value)
     return Finding(differences("test RMSE", found, PAIRS), note=STATES)
 
 
@@ -93,19 +93,19 @@ def table4(
     """
     margins: list[Margin] = []
     shown: list[Number] = []
-    there = available(records, data)
+    there = available_variant(records, data)
     for metric in metrics:
         sign = 1 if metric == LIKELIHOOD else -1
-        value = last if metric == AVERAGED else late
+        value = last_value if metric == AVERAGED else late
         found = _by_method(records, there, metric, batches, value)
         rows = max(r.document["rows"]["train"] for r in records if r.choices["data"] == there)
         x = np.log10([rows if batch == "full" else int(batch) for batch in batches])
-        papers = {batch: published("table4", metric, data, batch) for batch in batches}
+        papers = {batch: published_estimate("table4", metric, data, batch) for batch in batches}
 
         def slope(values: Sequence[float], x: np.ndarray = x, sign: int = sign) -> float:
             return float(sign * np.polyfit(x, values, 1)[0])
 
-        seeds = common(*found.values())
+        seeds = common_seeds(*found.values())
         slopes = tuple(slope([found[batch][seed] for batch in batches]) for seed in seeds)
         turned = "" if sign > 0 else ", times -1,"
         what = f"slope of {WORDS[metric]}{turned} against log10 of the batch size"
@@ -175,7 +175,9 @@ def table3_quality(records: list[Record], model: str) -> Finding:
     scores, margins = found["corpus_bleu"], []
     for ours, theirs in PAIRS:
         what = f"corpus BLEU, {ours} - {theirs}"
-        margins += within(what, gap(scores[ours], scores[theirs]), 0.0, SIMILAR)
+        margins += equivalence_margins(
+            what, paired_differences(scores[ours], scores[theirs]), 0.0, SIMILAR
+        )
     return Finding(margins, shown, f"similar: within {SIMILAR:g} points")
 
 
@@ -197,7 +199,7 @@ def _scores(
         for name, seeds in found[column].items():
             here = estimate(seeds.values())
             shown.append(
-                Number(f"{column}: {name}", here, published("table3", model, name, column))
+                Number(f"{column}: {name}", here, published_estimate("table3", model, name, column))
             )
     return found, shown
 

@@ -11,12 +11,12 @@ from latticework.experiments.papers.claims.verdict import (
     Margin,
     Number,
     Value,
-    below,
     by_seed,
-    labelled,
+    margin_below,
+    records_by_sampler,
 )
-from latticework.experiments.records.grouping import by, by_sampler, label
-from latticework.experiments.records.numbers import Estimate, estimate, published
+from latticework.experiments.records.grouping import by_sampler, group_by, sampler_label
+from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
 from latticework.experiments.records.record import Record
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1
@@ -29,14 +29,14 @@ def fig1a_rate(records: list[Record]) -> Finding:
     if not some:
         raise LookupError("no record has an enumerated chain at small step sizes")
     margins, numbers = [], []
-    for unit, runs in sorted(by(lambda r: float(r.metrics["unit"].iloc[0]), some).items()):
+    for unit, runs in sorted(group_by(lambda r: float(r.metrics["unit"].iloc[0]), some).items()):
         values = [record.document["slope"] for record in runs]
         name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"flips of squared distance {unit:g}")
         far = max(abs(value / unit + 1) for value in values)
-        margin = below(f"{name}: distance of the slope from -1", {0: far}, SLOPE)
+        margin = margin_below(f"{name}: distance of the slope from -1", {0: far}, SLOPE)
         margins.append(replace(margin, exact=True))
         here = Estimate(float(np.mean(values)))
-        paper = published("fig1", "slope") if unit == 1 else None
+        paper = published_estimate("fig1", "slope") if unit == 1 else None
         numbers.append(Number(f"slope on {name}, alpha in its own units", here, paper))
     note = "exact, from enumerated chains; alpha in {0, 1} units (alpha / 4 on {-1, 1})"
     return Finding(margins, numbers, note)
@@ -89,7 +89,7 @@ def app_h(records: list[Record], column: str = "log_rmse", over: str = "all step
         rows = [pair for pair in pairs if pair is not None]
         if not rows:
             continue
-        name = label(key)
+        name = sampler_label(key)
         gaps = tuple(best[column] - ours[column] for ours, best in rows)
         margins.append(Margin(f"{name}: log RMSE, best step size - preconditioned", gaps))
         sizes = ", ".join(f"{size:g}" for size in sorted({best["step_size"] for _, best in rows}))
@@ -99,7 +99,7 @@ def app_h(records: list[Record], column: str = "log_rmse", over: str = "all step
         ):
             text = f"{name}, {which}: log RMSE of the mean over {over}"
             here = estimate(pair[place][column] for pair in rows)
-            numbers.append(Number(text, here, published("appH", paper)))
+            numbers.append(Number(text, here, published_estimate("appH", paper)))
     if not margins:
         raise LookupError("no records with and without a preconditioner")
     note = f"log RMSE of the mean over {over}, at the end; median over the chains of a run"
@@ -124,13 +124,13 @@ def app_b(records: list[Record]) -> Finding:
     that tends to sqrt(10). The claim asks for less than half of that, in logarithms.
     """
     columns = {"DMALA": "total_variation", "DULA": "to_unadjusted"}
-    groups = labelled(records, list(columns), ["total_variation", "independent"])
+    groups = records_by_sampler(records, list(columns), ["total_variation", "independent"])
     margins = []
     for name, column in columns.items():
-        sizes = by(lambda record: record.document["states"], groups[name])
+        sizes = group_by(lambda record: record.document["states"], groups[name])
         for states, some in sorted(sizes.items()):
             what = f"{name}, {states} states: growth of the relative distance"
-            margins.append(below(what, by_seed(some, _growth(column)), math.log(10) / 4))
+            margins.append(margin_below(what, by_seed(some, _growth(column)), math.log(10) / 4))
     note = (
         "total variation to the target for DMALA, to its own enumerated law for DULA, over that of "
         "as many independent draws: its growth from a tenth of the steps to all, in logarithms"

@@ -14,22 +14,23 @@ from latticework.experiments.papers.claims.verdict import (
     Margin,
     Number,
     Seeds,
-    above,
-    after,
     by_choice,
     by_seed,
     differences,
-    entry,
-    gap,
+    equivalence_margins,
+    margin_above,
     numbers,
-    within,
+    paired_differences,
+    run_json_value,
+    values_at_common_end,
 )
 from latticework.experiments.records.record import Record
 
 MULTIMODAL = "rbm_mnist_25"
 QUADRATIC = ("ising_5x5", "sk_16", "sk_200")
 LINEAR = "product"
-NEARLY = 0.99  # our reading of an acceptance rate of 1 with a matrix that is learned
+# Our reading of an acceptance rate of 1 with a learned matrix.
+MIN_LEARNED_ACCEPTANCE = 0.99
 ROUNDING = 1e-3  # of an acceptance rate in float32
 GAIN = 2 / 3  # Sun et al. (NeurIPS 2022)
 REACH = 0.15  # our reading of the same exponent at finite sizes
@@ -68,7 +69,7 @@ def later_cyclical(records: list[Record]) -> Finding:
     """ACS against DMALA on an RBM: the error of the means after equal iterations."""
     some = by_target(records).get(MULTIMODAL, ())
     groups = {name: cell(some, name, MULTIMODAL).records for name in ("acs", "dmala")}
-    place, found = after(groups, "log_rmse", "step")
+    place, found = values_at_common_end(groups, "log_rmse", "step")
     return Finding(
         differences("log RMSE of the means", found, [("dmala", "acs")]),
         numbers(f"log RMSE after {place:.0f} iterations: {{}}", found),
@@ -80,7 +81,7 @@ def later_preconditioned(records: list[Record]) -> Finding:
     """PAVG's acceptance rate on targets whose Hessian is constant."""
     parts = by_target(records)
     found = {name: cell(parts[name], "pavg", name).records for name in QUADRATIC if name in parts}
-    return _accepts(found, NEARLY, "the matrix is learned, so we ask for 0.99")
+    return _accepts(found, MIN_LEARNED_ACCEPTANCE, "the matrix is learned, so we ask for 0.99")
 
 
 def later_linear(records: list[Record]) -> Finding:
@@ -101,8 +102,8 @@ def _accepts(found: dict[str, list[Record]], least: float, note: str) -> Finding
     """Whether every acceptance rate is above `least`. Raises LookupError without records."""
     if not found:
         raise LookupError("no record of the targets that the claim is about")
-    rates = {name: by_seed(some, entry("acceptance")) for name, some in found.items()}
-    margins = [above(f"acceptance on {n}", r, least) for n, r in rates.items()]
+    rates = {name: by_seed(some, run_json_value("acceptance")) for name, some in found.items()}
+    margins = [margin_above(f"acceptance on {n}", r, least) for n, r in rates.items()]
     return Finding(margins, numbers("acceptance on {}", rates), note)
 
 
@@ -122,10 +123,10 @@ def later_scaling(records: list[Record]) -> Finding:
             raise LookupError(f"{name} on {LINEAR}: {note}")
         exponents[name] = found[name].exponents()
     walk = exponents.pop("random_walk")
-    gains = {name: gap(walk, own) for name, own in exponents.items()}
+    gains = {name: paired_differences(walk, own) for name, own in exponents.items()}
     note = f"iterations for an effective sample; within {REACH:g} of 2/3, which is our choice"
     return Finding(
-        within("exponent, random_walk - pafs", gains["pafs"], GAIN, REACH),
+        equivalence_margins("exponent, random_walk - pafs", gains["pafs"], GAIN, REACH),
         numbers("exponent, random_walk - {}", gains),
         note,
     )

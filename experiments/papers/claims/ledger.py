@@ -90,44 +90,54 @@ LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/
     ("", "bert_base", "BERT base"),
     ("-mini", "mini_bert", "mini_bert (not in the paper)"),
 )
-FASTEST = partial(
+judge_rmse_lowest_by_time = partial(
     langevin_sampling.lowest, column="log_rmse", title="log RMSE", axis="seconds",
     others=(*langevin_sampling.EXACT, "DULA"),
 )  # fmt: skip
 MMD = partial(langevin_sampling.lowest, column="log_mmd", title="log MMD^2")
-NEARER = partial(MMD, others=langevin_sampling.FIG4, ours=("DULA", "DMALA"))
-NEAREST = partial(MMD, others=(*langevin_sampling.FIG4, "DULA"), axis="step")
+judge_mmd_below_baselines = partial(MMD, others=langevin_sampling.FIG4, ours=("DULA", "DMALA"))
+judge_mmd_lowest = partial(MMD, others=(*langevin_sampling.FIG4, "DULA"), axis="step")
 IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
 TABLES = {"compas": "COMPAS", "news": "News", "adult": "Adult", "blog": "Blog"}
 
 
-def _from(first: int, what: str, seed: str = "seed") -> Fresh:
+def _fresh_from(first: int, what: str, seed: str = "seed") -> Fresh:
     """Fresh runs are those whose `seed` is `first` or larger."""
     return Fresh(what, lambda record: record.config[seed] >= first)
 
 
-FIG4 = _from(10, "seeds 10 to 19, which were run after the claim's text was fixed")
-MINI = _from(10, "seeds 10 to 19, which were run after the claims were fixed")
-STEPS = _from(3, "the models that were added after a look at the first three")
-WORDS = _from(5, "models 5 to 19, which were run after the claims were fixed", "model_seed")
-SPREAD = Fresh(
+FIG4 = _fresh_from(10, "seeds 10 to 19, which were run after the claim's text was fixed")
+MINI = _fresh_from(10, "seeds 10 to 19, which were run after the claims were fixed")
+STEPS = _fresh_from(3, "the models that were added after a look at the first three")
+FRESH_WORD_MODELS = _fresh_from(
+    5, "models 5 to 19, which were run after the claims were fixed", "model_seed"
+)
+FRESH_SPREAD_MODELS = Fresh(
     "models 5 to 19 by FPCD and 20 to 36 by SML, which were run after a look at those before",
     lambda record: (
         record.config["model_seed"] >= (20 if record.choices.get("negatives") == "sml" else 5)
     ),
 )
-SHORT = _from(4, "models 4 to 8, which were run after a look at the first three", "model_seed")
-SLOW = _from(10, "the models that were added after a look at the first five", "model_seed")
-SECOND = _from(2, "the models with seed 2, added after a look at the first ones", "model_seed")
+SHORT = _fresh_from(
+    4, "models 4 to 8, which were run after a look at the first three", "model_seed"
+)
+FRESH_SLOW_MODELS = _fresh_from(
+    10, "the models that were added after a look at the first five", "model_seed"
+)
+SECOND = _fresh_from(
+    2, "the models with seed 2, added after a look at the first ones", "model_seed"
+)
 LONGER = Fresh(
     "models of 100 epochs, which were run after this reading was written down",
     lambda record: record.config["task"]["pretrain"]["epochs"] == 100,
 )
-ADDED = _from(5, "seeds from 5 on, which were run after the claims were fixed")
-EXCEPTION = _from(3, "seeds from 3 on, which were run after the claim was fixed")
-FEWER = _from(3, "seeds from 3 on, whose runs with 50 steps were made after the claim was fixed")
-SPIN = _from(12, "seeds 12 to 20, which were run after 10,000 steps were fixed")
-MODELS = _from(1, "seeds 1 and 2, which were run after a look at seed 0")
+ADDED = _fresh_from(5, "seeds from 5 on, which were run after the claims were fixed")
+EXCEPTION = _fresh_from(3, "seeds from 3 on, which were run after the claim was fixed")
+FEWER = _fresh_from(
+    3, "seeds from 3 on, whose runs with 50 steps were made after the claim was fixed"
+)
+SPIN = _fresh_from(12, "seeds 12 to 20, which were run after 10,000 steps were fixed")
+MODELS = _fresh_from(1, "seeds 1 and 2, which were run after a look at seed 0")
 FIG7 = Fresh(
     "the 160 seeds of GWG-1 and DMALA at a = 0.25 that were added after a look at the first forty",
     lambda record: record.config["model"]["coupling"] == 0.25 and record.config["seed"] >= 40,
@@ -138,9 +148,9 @@ FIG7_COST = Fresh(
     lambda record: record.config["model"]["coupling"] != 0.1 or record.config["seed"] >= 5,
 )
 TRAINED = (  # RBMs of bags of words: name's end, experiment, words, seed that chose settings, fresh
-    ("", "rates_fig3_words", "", 0, WORDS),
+    ("", "rates_fig3_words", "", 0, FRESH_WORD_MODELS),
     ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None,
-     SLOW),
+     FRESH_SLOW_MODELS),
     ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None, SHORT),
 )  # fmt: skip
 READINGS = (  # of the small Table 1: name's start, words, models
@@ -149,7 +159,7 @@ READINGS = (  # of the small Table 1: name's start, words, models
 )
 
 
-def _about(
+def _claim_about(
     end: str, text: str, judge: Callable[[list[Record]], Finding], *, exhibit: str, **more: Any
 ) -> Claim:
     """The claim `<exhibit>-<end>`. `more` are the other fields of a Claim."""
@@ -158,18 +168,24 @@ def _about(
 
 # Claims about one exhibit, which share the experiment and the source unless a claim names its own.
 ACCEPTANCE = partial(
-    _about, exhibit="fig2", experiment="ising_acceptance", source=f"{DLP}, Section 7.1"
+    _claim_about, exhibit="fig2", experiment="ising_acceptance", source=f"{DLP}, Section 7.1"
 )
-ISING = partial(_about, exhibit="fig3", experiment="ising_sampling", source=f"{DLP}, Section 7.1")
-RBM = partial(_about, exhibit="fig4", experiment="rbm_sampling", source=f"{DLP}, Section 7.2")
+ISING = partial(
+    _claim_about, exhibit="fig3", experiment="ising_sampling", source=f"{DLP}, Section 7.1"
+)
+RBM = partial(_claim_about, exhibit="fig4", experiment="rbm_sampling", source=f"{DLP}, Section 7.2")
 LEARNED_ISING = partial(
-    _about, exhibit="fig5", experiment="ising_learning", source=f"{DLP}, Section 7.3.1"
+    _claim_about, exhibit="fig5", experiment="ising_learning", source=f"{DLP}, Section 7.3.1"
 )
-NETWORKS = partial(_about, exhibit="table2", experiment="bnn", source=f"{DLP}, Section 7.4")
-TEXT = partial(_about, exhibit="table3", experiment="text_infilling", source=f"{DLP}, Section 7.5")
-BATCHES = partial(_about, exhibit="table4", experiment="bnn_stochastic", source=f"{DLP}, App. I.5")
-SAMPLES = partial(_about, exhibit="rates-fig1", source=f"{RATES}, Section 5.1")
-ISL = partial(_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", chose=0)
+NETWORKS = partial(_claim_about, exhibit="table2", experiment="bnn", source=f"{DLP}, Section 7.4")
+TEXT = partial(
+    _claim_about, exhibit="table3", experiment="text_infilling", source=f"{DLP}, Section 7.5"
+)
+BATCHES = partial(
+    _claim_about, exhibit="table4", experiment="bnn_stochastic", source=f"{DLP}, App. I.5"
+)
+SAMPLES = partial(_claim_about, exhibit="rates-fig1", source=f"{RATES}, Section 5.1")
+ISL = partial(_claim_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", chose=0)
 DIGITS = (("", "USPS"), ("-mnist", "MNIST"))  # name's end, data
 
 CLAIMS = (
@@ -203,7 +219,7 @@ CLAIMS = (
         partial(langevin_sampling.fig3, axis="seconds")),
     ISING("seconds-compiled",
         "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
-        FASTEST, experiment="ising_sampling_compiled", ours=True),
+        judge_rmse_lowest_by_time, experiment="ising_sampling_compiled", ours=True),
     ISING("dula", "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
         langevin_sampling.fig3_dula),
     *(
@@ -228,20 +244,21 @@ CLAIMS = (
         )
     ),
     RBM("iterations", "DULA and DMALA are below the baselines at equal iterations",
-        partial(NEARER, axis="step"), fresh=FIG4),
-    RBM("lowest", "DMALA reaches the lowest MMD", NEAREST, fresh=FIG4),
+        partial(judge_mmd_below_baselines, axis="step"), fresh=FIG4),
+    RBM("lowest", "DMALA reaches the lowest MMD", judge_mmd_lowest, fresh=FIG4),
     RBM("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
         langevin_sampling.fig4_level, fresh=FIG4),
     RBM("seconds", "DULA and DMALA are below the baselines at equal time",
-        partial(NEARER, axis="seconds")),
+        partial(judge_mmd_below_baselines, axis="seconds")),
     RBM("seconds-compiled",
         "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
         "baselines at equal time",
-        partial(NEARER, axis="seconds"), experiment="rbm_sampling_compiled", ours=True),
+        partial(judge_mmd_below_baselines, axis="seconds"),
+        experiment="rbm_sampling_compiled", ours=True),
     Claim("fig8-closer", "fig8", "rbm_sampling",
         "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
         "MMD in place of the eye",
-        f"{DLP}, Figure 8", partial(NEARER, axis="step"), ours=True, fresh=FIG4),
+        f"{DLP}, Figure 8", partial(judge_mmd_below_baselines, axis="step"), ours=True, fresh=FIG4),
     Claim("fig9-mediocre", "fig9", "ebm_samples_small",
         "With a small network (not in the paper), images of DULA are farther from the data than "
         "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",
@@ -346,7 +363,7 @@ CLAIMS = (
         f"{RATES}, Section 5.1", rates_training.best_training),
     SAMPLES("bolder",
         "Sample penalization's images are larger and bolder than the true distribution's",
-        rates.bolder, experiment="rates_fig1", chose=0),
+        rates.judge_pixels_on, experiment="rates_fig1", chose=0),
     *(
         SAMPLES(f"uniform{end}",
             "Without decay the samples of sample penalization converge to a uniform distribution "
@@ -386,7 +403,7 @@ CLAIMS = (
     *(
         ISL(f"faster{end}",
             f"On {data} rates-FPCD covers the states at least {times} times faster than Gibbs",
-            partial(rates.faster, data=data.lower()), experiment=experiment)
+            partial(rates.judge_time_ratio, data=data.lower()), experiment=experiment)
         for (end, data), times, experiment in zip(
             DIGITS, (20, 250), ("rates_fig2", "rates_coverage"), strict=True
         )
@@ -425,7 +442,7 @@ CLAIMS = (
             f"{words}{data}",
             f"{RATES}, Section 5.1", measure, seed="model_seed", ours=ours or end == "-slow",
             chose=chose,
-            fresh=SPREAD if name == "consistency" and not end
+            fresh=FRESH_SPREAD_MODELS if name == "consistency" and not end
             else None if end == "-slow" and late else fresh)
         for name, words, measure, ours, late in (
             ("words", "On CD-trained bag-of-words models, Gibbs gets stuck in a very narrow mode, "

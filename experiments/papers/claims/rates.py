@@ -11,63 +11,68 @@ from latticework.experiments.papers.claims.verdict import (
     Margin,
     Number,
     Seeds,
-    above,
-    at,
-    below,
+    best_part,
     by_seed,
-    common,
-    difference,
+    common_seeds,
     differences,
-    ends,
-    entry,
-    gap,
-    labelled,
-    last,
+    equivalence_margins,
+    final_values,
+    last_value,
     logs,
+    margin_above,
+    margin_below,
+    margin_of_difference,
     numbers,
-    preferred,
-    ratio,
+    paired_differences,
+    paired_ratios,
+    records_by_sampler,
+    run_json_value,
     shortest,
-    within,
+    value_at,
 )
-from latticework.experiments.records.grouping import by
+from latticework.experiments.records.grouping import group_by
 from latticework.experiments.records.numbers import (
     Estimate,
+    drop_shared_core,
     estimate,
-    idle,
-    pace,
-    printed,
-    published,
+    published_estimate,
+    published_mean,
+    step_seconds,
 )
 from latticework.experiments.records.record import Record
 
 GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")
-FEW = 100  # samples: "100 samples from rates-FPCD"
+PAPER_SAMPLE_COUNT = 100  # samples: "100 samples from rates-FPCD"
 FIRST, EARLY = (2, 9), (10, 100)  # samples; the first one of a curve is near the start
-REACH = math.sqrt(7 / 2)  # of a cost, so that "two" and "seven" times do not overlap
+COST_TOLERANCE_FACTOR = math.sqrt(
+    7 / 2
+)  # of a cost, so that "two" and "seven" times do not overlap
 AHEAD = tuple((ours, theirs) for theirs in (SP, GIBBS) for ours in (FPCD, HERDING))
 LAST = "ISL of the test rows under all samples"
 SAMPLES = "ISL of {} samples"
-KEPT = 1e-9  # total variation that rounding may add to an invariant law
-EVEN = 0.05  # largest deviation from 1/2 of the fraction of differing pixels of uniform samples
+MAX_LAW_ERROR = 1e-9  # total variation that rounding may add to an invariant law
+# Uniform samples differ in 1/2 of the pixels; the largest deviation from it.
+UNIFORM_TOLERANCE = 0.05
 
 
 def parzen(records: list[Record]) -> Finding:
     """On USPS, rates-FPCD's samples are kernel centres at least as good as the training set."""
-    ours = ends(records, [FPCD], "isl")[FPCD]
-    training = ends(records, [FPCD], "isl", entry("parzen"))[FPCD]
-    papers = [published("rates_fig2", "usps", name) for name in ("rates_fpcd", "training_set")]
+    ours = final_values(records, [FPCD], "isl")[FPCD]
+    training = final_values(records, [FPCD], "isl", run_json_value("parzen"))[FPCD]
+    papers = [
+        published_estimate("rates_fig2", "usps", name) for name in ("rates_fpcd", "training_set")
+    ]
     shown = [
         Number("ISL of rates-FPCD samples", estimate(ours.values()), papers[0]),
         Number("ISL of the training set", Estimate(next(iter(training.values()))), papers[1]),
     ]
-    margin = difference("ISL, rates-FPCD - the training set", ours, training)
+    margin = margin_of_difference("ISL, rates-FPCD - the training set", ours, training)
     return Finding([margin], shown, LAST)
 
 
 def penalization_between(records: list[Record]) -> Finding:
     """Sample penalization ends between Gibbs and the two rates samplers."""
-    found = ends(records, NAMES, "isl")
+    found = final_values(records, NAMES, "isl")
     pairs = ((SP, "Gibbs"), (HERDING, SP), (FPCD, SP))
     margins = differences("ISL", found | {"Gibbs": found[GIBBS]}, pairs)
     return Finding(margins, numbers(SAMPLES, found), LAST)
@@ -75,7 +80,7 @@ def penalization_between(records: list[Record]) -> Finding:
 
 def gibbs_last(records: list[Record]) -> Finding:
     """Gibbs ends below each of the three other samplers."""
-    found = ends(records, NAMES, "isl")
+    found = final_values(records, NAMES, "isl")
     named = {"Gibbs": found.pop(GIBBS), **found}
     margins = differences("ISL", named, [(name, "Gibbs") for name in found])
     return Finding(margins, numbers(SAMPLES, named), LAST)
@@ -88,7 +93,7 @@ def herding(
 
     At the end it is `overtaken` by rates-FPCD (MNIST), or there is no clear difference (USPS).
     """
-    found = ends(records, (HERDING, FPCD), "isl")
+    found = final_values(records, (HERDING, FPCD), "isl")
     spans = " and ".join(f"{first} to {end}" for first, end in windows)
     note = f"rises first: the larger mean ISL over the curve points at {spans} samples"
     margins = []
@@ -99,7 +104,7 @@ def herding(
             return float(record.metrics["isl"][(step >= first) & (step <= end)].mean())
 
         what = f"ISL at {first} to {end} samples"
-        lead = ends(records, (HERDING, FPCD), "isl", early)
+        lead = final_values(records, (HERDING, FPCD), "isl", early)
         margins += differences(what, lead, [(HERDING, FPCD)])
     if overtaken:
         margins += differences("last ISL", found, [(FPCD, HERDING)])
@@ -109,13 +114,15 @@ def herding(
 
 def _level(found: Mapping[str, Seeds]) -> list[Margin]:
     """An equivalence test of the last ISLs of rates-FPCD and rates-herding, within `_slight`."""
-    lead = gap(found[FPCD], found[HERDING])
-    return within(f"last ISL, {FPCD} - {HERDING}", lead, 0.0, _slight())
+    lead = paired_differences(found[FPCD], found[HERDING])
+    return equivalence_margins(f"last ISL, {FPCD} - {HERDING}", lead, 0.0, _slight())
 
 
 def _slight() -> float:
     """The paper's "slight margin": the ISL of rates-FPCD less that of the training set on USPS."""
-    ours, training = (printed("rates_fig2", "usps", n) for n in ("rates_fpcd", "training_set"))
+    ours, training = (
+        published_mean("rates_fig2", "usps", n) for n in ("rates_fpcd", "training_set")
+    )
     return ours - training
 
 
@@ -125,15 +132,17 @@ def _level_note() -> str:
 
 def hundred_beat_all(records: list[Record]) -> Finding:
     """100 samples of rates-FPCD have a higher ISL than all of Gibbs (200,000 in the paper)."""
-    few = printed("rates_fig2", "mnist_samples", "rates_fpcd")
-    many = shortest(labelled(records, [GIBBS], ["isl"])[GIBBS], "step")
-    ours = ends(records, [FPCD], "isl", at("isl", "step", few))[FPCD]
-    gibbs = ends(records, [GIBBS], "isl", at("isl", "step", many))[GIBBS]
+    few = published_mean("rates_fig2", "mnist_samples", "rates_fpcd")
+    many = shortest(records_by_sampler(records, [GIBBS], ["isl"])[GIBBS], "step")
+    ours = final_values(records, [FPCD], "isl", value_at("isl", "step", few))[FPCD]
+    gibbs = final_values(records, [GIBBS], "isl", value_at("isl", "step", many))[GIBBS]
     shown = [
         Number(f"ISL of {few:g} samples of rates-FPCD", estimate(ours.values())),
         Number(f"ISL of {many:,.0f} samples of Gibbs", estimate(gibbs.values())),
     ]
-    margin = difference(f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs", ours, gibbs)
+    margin = margin_of_difference(
+        f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs", ours, gibbs
+    )
     return Finding([margin], shown, "ISL of the test rows")
 
 
@@ -142,15 +151,15 @@ def step_size_ratio(records: list[Record]) -> Finding:
 
     If rates-FPCD was run with several k, its best k in the long run is taken.
     """
-    groups = labelled(records, [HERDING, FPCD], ["isl"])
+    groups = records_by_sampler(records, [HERDING, FPCD], ["isl"])
     updates, ours = _best_updates(groups[FPCD])
     herding_sizes, sizes = _best_sizes(groups[HERDING]), _best_sizes(ours)
-    ratios = ratio(herding_sizes, sizes)
-    low, high = (printed("rates_fig2", "step_size", end) for end in ("lowest", "highest"))
+    ratios = paired_ratios(herding_sizes, sizes)
+    low, high = (published_mean("rates_fig2", "step_size", end) for end in ("lowest", "highest"))
     what = "fast step size of rates-herding / rates-FPCD"
     margins = [
-        above(f"log({what})", logs(ratios), math.log(low)),
-        below(f"log({what})", logs(ratios), math.log(high)),
+        margin_above(f"log({what})", logs(ratios), math.log(low)),
+        margin_below(f"log({what})", logs(ratios), math.log(high)),
     ]
     shown = [
         Number(what, estimate(ratios.values())),
@@ -163,10 +172,10 @@ def step_size_ratio(records: list[Record]) -> Finding:
 
 def _best_updates(records: list[Record]) -> tuple[int, list[Record]]:
     """The k of rates-FPCD with the best long run at its best step size, and its records."""
-    parts = by(lambda record: record.config["sampler"].get("steps", 1), records)
+    parts = group_by(lambda record: record.config["sampler"].get("steps", 1), records)
 
     def top(some: list[Record]) -> float:
-        best = preferred(_by_size(some).values(), _chosen_by)
+        best = best_part(_by_size(some).values(), _chosen_by)
         return float(np.mean([_chosen_by(record) for record in best]))
 
     chosen = max(parts, key=lambda k: top(parts[k])) if len(parts) > 1 else next(iter(parts))
@@ -178,10 +187,10 @@ def long_run(records: list[Record], level: bool = False) -> Finding:
 
     With `level`, there is no clear difference (USPS).
     """
-    groups = labelled(records, [HERDING, FPCD], ["isl"])
+    groups = records_by_sampler(records, [HERDING, FPCD], ["isl"])
     groups[FPCD] = _best_updates(groups[FPCD])[1]
     found = {
-        name: by_seed(preferred(_by_size(groups[name]).values(), _chosen_by), last("isl"))
+        name: by_seed(best_part(_by_size(groups[name]).values(), _chosen_by), last_value("isl"))
         for name in (HERDING, FPCD)
     }
     margins = _level(found) if level else differences("last ISL", found, [(FPCD, HERDING)])
@@ -224,16 +233,16 @@ def _by_size(records: Iterable[Record]) -> dict[float, list[Record]]:
 
 def _sizes(records: Iterable[Record]) -> dict[float, list[Record]]:
     """The records by their fast step size."""
-    return by(lambda record: record.config["sampler"]["fast_step_size"], records)
+    return group_by(lambda record: record.config["sampler"]["fast_step_size"], records)
 
 
-def bolder(records: list[Record]) -> Finding:
+def judge_pixels_on(records: list[Record]) -> Finding:
     """Images of sample penalization have more pixels on than those of the rates samplers.
 
     The paper says "larger and bolder" than "the true distribution"; counting pixels is our measure.
     The pixel means of the rates samplers follow those of the training data.
     """
-    groups = labelled([record for record in records if record.has("sequence")], NAMES)
+    groups = records_by_sampler([record for record in records if record.has("sequence")], NAMES)
     shares = {
         name: by_seed(group, lambda record: float(record.arrays("sequence")["x"].mean()))
         for name, group in groups.items()
@@ -260,14 +269,15 @@ def penalization_uniform(records: list[Record], coding: str | None = None) -> Fi
         if record.has("sequence")
         and all(record.config["sampler"].get(key) == value for key, value in settings.items())
     ]
-    labelled(kept, [SP])
+    records_by_sampler(kept, [SP])
     margins, shown = [], []
     for size, some in sorted(_sizes(kept).items()):
-        apart = by_seed(labelled(some, [SP])[SP], _pairwise)
+        apart = by_seed(records_by_sampler(some, [SP])[SP], _pairwise)
         what = f"share of pixels in which two samples differ, fast step size {size:g}"
-        margins += within(what, apart, 0.5, EVEN)
+        margins += equivalence_margins(what, apart, 0.5, UNIFORM_TOLERANCE)
         shown.append(Number(what, estimate(apart.values()), Estimate(0.5)))
-    note = f"of the stored samples; uniform means 1/2 ± {EVEN:g}; the measure is our choice"
+    note = f"of the stored samples; uniform means 1/2 ± {UNIFORM_TOLERANCE:g}; "
+    note += "the measure is our choice"
     return Finding(margins, shown, note)
 
 
@@ -278,22 +288,27 @@ def _pairwise(record: Record) -> float:
     return float((2 * on * (1 - on)).mean() * len(x) / (len(x) - 1))
 
 
-def faster(records: list[Record], data: str) -> Finding:
-    """Ratio of the seconds to reach the ISL of `FEW` rates-FPCD samples: Gibbs / rates-FPCD."""
-    groups = labelled(idle(records), [GIBBS, FPCD], ["isl", "seconds"])
+def judge_time_ratio(records: list[Record], data: str) -> Finding:
+    """Judge the ratio of seconds, Gibbs / rates-FPCD, to the ISL of few rates-FPCD samples."""
+    groups = records_by_sampler(drop_shared_core(records), [GIBBS, FPCD], ["isl", "seconds"])
     ours, gibbs = (by_seed(groups[name], lambda r: r) for name in (FPCD, GIBBS))
     times, reached = [], 0
-    for seed in common(ours, gibbs):
-        waited, there = _samples_to(gibbs[seed], at("isl", "step", FEW)(ours[seed]))
+    for seed in common_seeds(ours, gibbs):
+        waited, there = _samples_to(
+            gibbs[seed], value_at("isl", "step", PAPER_SAMPLE_COUNT)(ours[seed])
+        )
         reached += there
-        times.append(waited / FEW * pace(gibbs[seed]) / pace(ours[seed]))
-    paper, censored = printed("rates_fig2", "times_faster", data), len(times) - reached
+        times.append(
+            waited / PAPER_SAMPLE_COUNT * step_seconds(gibbs[seed]) / step_seconds(ours[seed])
+        )
+    paper, censored = published_mean("rates_fig2", "times_faster", data), len(times) - reached
     what = f"log(times faster) - log {paper:g}"
     values = tuple(math.log(time / paper) for time in times)
     few = f", at least ({censored} of {len(times)} never got there)" if censored else ""
     number = Number(f"times faster than Gibbs{few}", estimate(times), Estimate(paper))
     note = (
-        f"ratio of the seconds to reach the ISL of {FEW} rates-FPCD samples, Gibbs / rates-FPCD, "
+        f"ratio of the seconds to reach the ISL of {PAPER_SAMPLE_COUNT} rates-FPCD samples, "
+        "Gibbs / rates-FPCD, "
         "each model with its own seconds per sample"
     )
     return Finding([Margin(what, values, at_least=censored > 0)], [number], note)
@@ -318,7 +333,7 @@ def decay(records: list[Record]) -> Finding:
 
     Raises LookupError if a best size is at the end of those that were run.
     """
-    papers = [printed("rates_fig3", "decay", name) for name in ("best", "other")]
+    papers = [published_mean("rates_fig3", "decay", name) for name in ("best", "other")]
     best: list[Seeds] = []
     shown = []
     for alpha in papers:
@@ -334,37 +349,42 @@ def decay(records: list[Record]) -> Finding:
                 f"the best fast step size with alpha = {alpha:g}, {chosen:g}, is at the end of "
                 "those that were run; run it at smaller and larger ones"
             )
-        best.append(by_seed(sizes[chosen], last("isl")))
+        best.append(by_seed(sizes[chosen], last_value("isl")))
         what = f"ISL with alpha = {alpha:g}, fast step size {chosen:g}"
         shown.append(Number(what, estimate(best[-1].values())))
-    margin = difference("ISL, (alpha = 1) - (alpha = 0.95)", *best)
+    margin = margin_of_difference("ISL, (alpha = 1) - (alpha = 0.95)", *best)
     better = Estimate(papers[int(margin.mean < 0)])
     what = f"the better decay alpha of {papers[0]:g} and {papers[1]:g}"
-    shown.append(Number(what, better, published("rates_fig3", "decay", "best")))
+    shown.append(Number(what, better, published_estimate("rates_fig3", "decay", "best")))
     return Finding([margin], shown, "step sizes with the highest mean validation ISL")
 
 
 def _chosen_by(record: Record) -> float:
     """The validation ISL; the test ISL for records that were made before it was noted."""
-    return float(record.document.get("validation_isl", last("isl")(record)))
+    return float(record.document.get("validation_isl", last_value("isl")(record)))
 
 
 def cost(records: list[Record]) -> Finding:
     """At equal k, a sample of rates-FPCD costs about 2 (USPS) and 7 (MNIST) times one of Gibbs."""
     margins, shown = [], []
     for data in ("usps", "mnist"):
-        some = idle([r for r in records if r.choices["model"] == f"rbm_{data}"])
+        some = drop_shared_core([r for r in records if r.choices["model"] == f"rbm_{data}"])
         if not some:
             raise LookupError(f"no record of rbm_{data}")
-        groups = labelled(some, [GIBBS, FPCD])
-        ours, gibbs = (by_seed(groups[name], entry("seconds_per_step")) for name in (FPCD, GIBBS))
-        times, paper = ratio(ours, gibbs), printed("rates_cost", data)
+        groups = records_by_sampler(some, [GIBBS, FPCD])
+        ours, gibbs = (
+            by_seed(groups[name], run_json_value("seconds_per_step")) for name in (FPCD, GIBBS)
+        )
+        times, paper = paired_ratios(ours, gibbs), published_mean("rates_cost", data)
         what = f"{data.upper()}: log(time of rates-FPCD / Gibbs)"
-        margins += within(what, logs(times), math.log(paper), math.log(REACH))
+        margins += equivalence_margins(
+            what, logs(times), math.log(paper), math.log(COST_TOLERANCE_FACTOR)
+        )
         text = f"{data.upper()}: time of rates-FPCD / Gibbs"
-        shown.append(Number(text, estimate(times.values()), published("rates_cost", data)))
+        shown.append(Number(text, estimate(times.values()), published_estimate("rates_cost", data)))
     note = (
-        f"seconds a sample at k = 1; about: within a factor of {REACH:.2g}, so that the ranges of "
+        f"seconds a sample at k = 1; about: within a factor of {COST_TOLERANCE_FACTOR:.2g}, "
+        "so that the ranges of "
         "the paper's two ratios meet and do not overlap; the factor is our choice; on one machine, "
         "and the ratio depends on it"
     )
@@ -381,7 +401,9 @@ def staying_less(records: list[Record]) -> Finding:
         error, values = float(table["law_error"].max()), table["second_eigenvalue"].to_numpy()
         fall = float(-np.diff(values).max())
         margins += [
-            replace(below(f"{where}: error of the law", {0: error}, KEPT), exact=True),
+            replace(
+                margin_below(f"{where}: error of the law", {0: error}, MAX_LAW_ERROR), exact=True
+            ),
             Margin(f"{where}: smallest decrease of the second eigenvalue", (fall,), exact=True),
         ]
     if not margins:
@@ -397,8 +419,8 @@ def regardless(
     The models were trained by several methods, and differ in size and length of training. Each is
     one value.
     """
-    groups = labelled(records, NAMES, ["isl"])
-    found = {name: {_trained(r): last("isl")(r) for r in groups[name]} for name in NAMES}
+    groups = records_by_sampler(records, NAMES, ["isl"])
+    found = {name: {_trained(r): last_value("isl")(r) for r in groups[name]} for name in NAMES}
     models = sorted(set.intersection(*(set(one) for one in found.values())))
     methods = sorted({model[0] for model in models})
     if not {"cd", "sml", "fpcd"} <= set(methods):

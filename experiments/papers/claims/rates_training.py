@@ -6,28 +6,28 @@ from itertools import product
 
 import numpy as np
 
-from latticework.experiments.papers.claims.rates import FEW
+from latticework.experiments.papers.claims.rates import PAPER_SAMPLE_COUNT
 from latticework.experiments.papers.claims.verdict import (
     Finding,
     Margin,
     Number,
     Seeds,
     Value,
-    above,
-    at,
-    below,
     by_seed,
-    common,
-    difference,
+    common_seeds,
     differences,
-    entry,
-    gap,
-    labelled,
-    last,
+    last_value,
+    margin_above,
+    margin_below,
+    margin_of_difference,
+    margin_positive,
     numbers,
-    positive,
+    paired_differences,
+    records_by_sampler,
+    run_json_value,
+    value_at,
 )
-from latticework.experiments.records.grouping import ENOUGH
+from latticework.experiments.records.grouping import MIN_COMMON_SEEDS
 from latticework.experiments.records.numbers import estimate
 from latticework.experiments.records.record import Record
 
@@ -35,9 +35,11 @@ METHODS = ("cd", "sml", "fpcd")  # of training
 PAIR = GIBBS, OURS = ("Block Gibbs", "rates-FPCD")
 START = {"data_mean": "the data mean", "uniform": "a uniform start"}
 MEAN, UNIFORM = START
-STUCK = 10.0  # a chain is stuck if two starts differ by this many nats
-NARROW = 0.1  # the share of one state among the samples: our reading of "disproportionate"
-BLANK = 0.005  # the share of sites on of a state that is a vector of zeros, five of 1,000 words
+STUCK_NATS = 10.0  # a chain is stuck if two starts differ by this many nats
+# Share of one state among the samples: our reading of "disproportionate".
+NARROW_MODE_SHARE = 0.1
+# A state with at most five of 1,000 words counts as a vector of zeros.
+MAX_BLANK_SHARE = 0.005
 BEHIND = "last ISL, rates-FPCD - Gibbs"
 
 
@@ -46,17 +48,20 @@ def stuck_after_cd(records: list[Record]) -> Finding:
 
     "This causes the ISL measure to decrease, since an increasingly disproportionate weight is given
     to a single sample" (Section 5.1). The claim needs `depends_on_start`, and on models trained by
-    CD a single state with at least the share `NARROW` of the samples of Gibbs, and none such of
-    rates-FPCD.
+    CD a single state with at least the share `NARROW_MODE_SHARE` of the samples of Gibbs, and none
+    such of rates-FPCD.
     """
     finding = depends_on_start(records)
-    share = {name: _models(records, "cd", name, MEAN, entry("commonest_share")) for name in PAIR}
+    share = {
+        name: _models(records, "cd", name, MEAN, run_json_value("commonest_share")) for name in PAIR
+    }
     what = "models by CD: share of the commonest sample of"
     margins = [
-        above(f"{what} {GIBBS}", share[GIBBS], NARROW),
-        below(f"{what} {OURS}", share[OURS], NARROW),
+        margin_above(f"{what} {GIBBS}", share[GIBBS], NARROW_MODE_SHARE),
+        margin_below(f"{what} {OURS}", share[OURS], NARROW_MODE_SHARE),
     ]
-    note = f"{finding.note}; narrow mode: one state in {NARROW:.0%} of the samples, our threshold"
+    note = f"{finding.note}; narrow mode: one state in {NARROW_MODE_SHARE:.0%} of the samples, "
+    note += "our threshold"
     shown = [*numbers(f"{what} {{}}", share), *finding.numbers]
     return Finding([*margins, *finding.margins], shown, note)
 
@@ -64,57 +69,63 @@ def stuck_after_cd(records: list[Record]) -> Finding:
 def depends_on_start(records: list[Record]) -> Finding:
     """On models by CD, the result of Gibbs depends on its start and its ISL falls.
 
-    Its final ISLs from the data mean and from a uniform start differ by more than `STUCK` nats. Its
-    ISL from the data mean falls after `FEW` samples. Neither is true of rates-FPCD. Finally, Gibbs
-    is further below rates-FPCD than on models trained by SML and FPCD.
+    Its final ISLs from the data mean and from a uniform start differ by more than `STUCK_NATS`
+    nats. Its ISL from the data mean falls after `PAPER_SAMPLE_COUNT` samples. Neither is true of
+    rates-FPCD. Finally, Gibbs is further below rates-FPCD than on models trained by SML and FPCD.
     """
-    found = {key: _models(records, *key, last("isl")) for key in product(METHODS, PAIR, START)}
+    found = {
+        key: _models(records, *key, last_value("isl")) for key in product(METHODS, PAIR, START)
+    }
     shown = [
         Number(f"last ISL by {method.upper()}: {name}, {START[start]}", estimate(seeds.values()))
         for (method, name, start), seeds in found.items()
     ]
-    early, late = at("isl", "step", FEW), last("isl")
+    early, late = value_at("isl", "step", PAPER_SAMPLE_COUNT), last_value("isl")
     apart, fall, behind = {}, {}, {}
     for name in PAIR:
-        gaps = gap(found["cd", name, MEAN], found["cd", name, UNIFORM])
+        gaps = paired_differences(found["cd", name, MEAN], found["cd", name, UNIFORM])
         apart[name] = {seed: abs(value) for seed, value in gaps.items()}
         fall[name] = _models(records, "cd", name, MEAN, lambda r: early(r) - late(r))
     for method in METHODS:
         theirs, own = (_averaged(*(found[method, name, start] for start in START)) for name in PAIR)
-        behind[method] = gap(own, theirs)
+        behind[method] = paired_differences(own, theirs)
     what = "|last ISL, data mean - uniform start|"
     rise = {seed: -value for seed, value in fall[OURS].items()}
     margins = [
-        above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], STUCK),
-        below(f"models by CD: {what} of {OURS}", apart[OURS], STUCK),
-        positive(f"models by CD: ISL of {GIBBS}, {FEW} samples - all", fall[GIBBS]),
-        positive(f"models by CD: ISL of {OURS}, all samples - {FEW}", rise),
-        positive(f"models by CD: {BEHIND}", behind["cd"]),
+        margin_above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], STUCK_NATS),
+        margin_below(f"models by CD: {what} of {OURS}", apart[OURS], STUCK_NATS),
+        margin_positive(
+            f"models by CD: ISL of {GIBBS}, {PAPER_SAMPLE_COUNT} samples - all", fall[GIBBS]
+        ),
+        margin_positive(f"models by CD: ISL of {OURS}, all samples - {PAPER_SAMPLE_COUNT}", rise),
+        margin_positive(f"models by CD: {BEHIND}", behind["cd"]),
         *(
-            difference(f"({BEHIND}) by CD - by {method.upper()}", behind["cd"], behind[method])
+            margin_of_difference(
+                f"({BEHIND}) by CD - by {method.upper()}", behind["cd"], behind[method]
+            )
             for method in METHODS[1:]
         ),
     ]
-    note = f"spread over models; stuck: two starts differ by {STUCK:g} nats or more, our threshold"
+    note = f"spread over models; stuck: two starts differ by {STUCK_NATS:g} nats or more, "
+    note += "our threshold"
     return Finding(margins, shown, note)
 
 
 def zeros_after_cd(records: list[Record]) -> Finding:
     """On models trained by CD, the narrow mode of Gibbs is a vector of zeros."""
     on, share = (
-        _models(records, "cd", GIBBS, MEAN, entry(name))
+        _models(records, "cd", GIBBS, MEAN, run_json_value(name))
         for name in ("commonest_on", "commonest_share")
     )
-    blank = {seed: share[seed] * (on[seed] <= BLANK) for seed in on}
+    blank = {seed: share[seed] * (on[seed] <= MAX_BLANK_SHARE) for seed in on}
     shown = [
         Number("models by CD: share of words in the commonest sample", estimate(on.values())),
         Number("models by CD: share of the commonest sample", estimate(share.values())),
     ]
     what = "models by CD: share of blank samples of Gibbs"
-    note = (
-        f"blank: at most {BLANK:.1%} of the words, if that is the commonest sample; our threshold"
-    )
-    return Finding([above(what, blank, NARROW)], shown, note)
+    note = f"blank: at most {MAX_BLANK_SHARE:.1%} of the words, "
+    note += "if that is the commonest sample; our threshold"
+    return Finding([margin_above(what, blank, NARROW_MODE_SHARE)], shown, note)
 
 
 def consistency(records: list[Record]) -> Finding:
@@ -127,18 +138,22 @@ def consistency(records: list[Record]) -> Finding:
     margins: list[Margin] = []
     shown: list[Number] = []
     for method in METHODS[1:]:
-        found = {name: _models(records, method, name, MEAN, last("isl")) for name in PAIR}
-        seeds = common(*found.values())
-        if len(seeds) < ENOUGH:  # of two models, both have the same distance from the median
-            raise LookupError(f"a variance over models by {method.upper()} needs {ENOUGH} models")
+        found = {name: _models(records, method, name, MEAN, last_value("isl")) for name in PAIR}
+        seeds = common_seeds(*found.values())
+        if (
+            len(seeds) < MIN_COMMON_SEEDS
+        ):  # of two models, both have the same distance from the median
+            raise LookupError(
+                f"a variance over models by {method.upper()} needs {MIN_COMMON_SEEDS} models"
+            )
         away = {}
         for name, isl in found.items():
             median = float(np.median([isl[seed] for seed in seeds]))
             away[name] = {seed: abs(isl[seed] - median) for seed in seeds}
         where = f"models by {method.upper()}"
         what = f"{where}: |last ISL - its median|, Gibbs - rates-FPCD"
-        margins.append(difference(f"{where}: {BEHIND}", found[OURS], found[GIBBS]))
-        margins.append(difference(what, away[GIBBS], away[OURS]))
+        margins.append(margin_of_difference(f"{where}: {BEHIND}", found[OURS], found[GIBBS]))
+        margins.append(margin_of_difference(what, away[GIBBS], away[OURS]))
         shown += numbers(f"last ISL by {method.upper()}: {{}}", found)
     return Finding(margins, shown, "spread over models, chains from the data mean")
 
@@ -171,11 +186,11 @@ def _models(records: list[Record], method: str, name: str, start: str, value: Va
         if record.choices.get("negatives") == method and record.choices.get("start", MEAN) == start
     ]
     try:
-        return by_seed(labelled(some, [name], ["isl"])[name], value, "model_seed")
+        return by_seed(records_by_sampler(some, [name], ["isl"])[name], value, "model_seed")
     except LookupError as error:
         where = f"models by {method.upper()} from {START[start]}"
         raise LookupError(f"{error.args[0]} on {where}") from error
 
 
 def _averaged(*values: Seeds) -> Seeds:
-    return {key: float(np.mean([one[key] for one in values])) for key in common(*values)}
+    return {key: float(np.mean([one[key] for one in values])) for key in common_seeds(*values)}

@@ -21,16 +21,27 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from latticework.experiments.records.grouping import alone, by, groups, label
-from latticework.experiments.records.numbers import Estimate, estimate, idle, pace, undisturbed
-from latticework.experiments.records.record import VARIANTS, Record
+from latticework.experiments.records.grouping import (
+    group_by,
+    groups,
+    require_one_setting,
+    sampler_label,
+)
+from latticework.experiments.records.numbers import (
+    Estimate,
+    drop_shared_core,
+    drop_slow_runs,
+    estimate,
+    step_seconds,
+)
+from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 Value = Callable[[Record], float]
 Ends = Sequence[tuple[float, float]]  # of a value that is known between two ends, one pair a run
 Seeds = dict[int, float]  # values by seed
 T = TypeVar("T")
 LEVEL = 0.95  # of an interval; not corrected for the number of claims
-MOST = 1000  # the largest number of seeds to recommend
+MAX_ADVISED_SEEDS = 1000  # the largest number of seeds to recommend
 
 
 class Verdict(StrEnum):
@@ -87,7 +98,7 @@ class Margin:
         return [Margin(self.what, side, exact=len(side) == 1) for side in both]
 
     def seeds_needed(self, margins: int) -> int | None:
-        """Seeds that would decide if mean and spread stayed the same; None for more than `MOST`.
+        """Seeds that would decide if mean and spread stayed the same; None for very many.
 
         `margins` is their number in the claim: one below 0 has to be so at the corrected level.
         None too for a single run, and if 0 lies between the mean `ends`.
@@ -100,7 +111,7 @@ class Margin:
             return side.seeds_needed(margins) if side else None
         spread = float(np.std(self.values, ddof=1))
         level = LEVEL if self.mean > 0 else corrected(margins)
-        for count in range(max(2, len(self.values)), MOST + 1):
+        for count in range(max(2, len(self.values)), MAX_ADVISED_SEEDS + 1):
             if stats.t.ppf((1 + level) / 2, count - 1) * spread / math.sqrt(count) < abs(self.mean):
                 return count
         return None
@@ -196,7 +207,7 @@ def _needs(margins: Sequence[Margin]) -> str:
             reasons.append(f"{margin.what} has a single run: more seeds")
         else:
             seeds = margin.seeds_needed(len(margins))
-            none = "closer ends" if margin.ends else f"more than {MOST} seeds"
+            none = "closer ends" if margin.ends else f"more than {MAX_ADVISED_SEEDS} seeds"
             count = f"about {seeds} seeds" if seeds else none
             reasons.append(f"{margin.text()}: {count}")
     reasons = list(dict.fromkeys(reasons))
@@ -208,7 +219,7 @@ def _needs(margins: Sequence[Margin]) -> str:
 # Values of records by sampler and seed, and margins from them.
 
 
-def labelled(
+def records_by_sampler(
     records: list[Record], needed: Sequence[str], columns: Sequence[str] = ()
 ) -> dict[str, list[Record]]:
     """Records that have `columns`, by the label of their sampler, which is one of `needed`.
@@ -218,29 +229,29 @@ def labelled(
     kept = [record for record in records if set(columns) <= set(record.metrics)]
     found: dict[str, list[Record]] = {name: [] for name in needed}
     for group in groups(kept):
-        if (name := label(group.key)) in found:
+        if (name := sampler_label(group.key)) in found:
             found[name] += group.records
-    return complete(found)
+    return require_records(found)
 
 
 def by_choice(
     records: Iterable[Record], needed: Sequence[str], where: str, key: Callable[[Record], str]
 ) -> dict[str, list[Record]]:
     """Records by `key`. Raises LookupError if one of `needed` has none; `where` says of which."""
-    return complete({name: [] for name in needed} | by(key, records), where)
+    return require_records({name: [] for name in needed} | group_by(key, records), where)
 
 
-def complete(found: dict[str, list[Record]], where: str = "") -> dict[str, list[Record]]:
+def require_records(found: dict[str, list[Record]], where: str = "") -> dict[str, list[Record]]:
     """Return `found`. Raises LookupError if a list is empty."""
     if missing := [name for name, some in found.items() if not some]:
         raise LookupError(f"no record of {', '.join(missing)}{where}")
     return found
 
 
-def available(records: Iterable[Record], data: str) -> str:
+def available_variant(records: Iterable[Record], data: str) -> str:
     """`data` if a record has it, else a variant of `data` that a record has, else `data`."""
     there = {record.choices.get("data") for record in records}
-    options = (data, *(variant for variant, of in VARIANTS.items() if of == data))
+    options = (data, *(variant for variant, of in DATA_OF_VARIANT.items() if of == data))
     return next((name for name in options if name in there), data)
 
 
@@ -253,7 +264,7 @@ def by_seed(
     two have the same `seed`.
     """
     found: dict[int, T] = {}
-    for record in alone(records):
+    for record in require_one_setting(records):
         key = record.config[seed]
         if key in found:
             raise LookupError(f"two runs have {seed} {key} and differ in something else")
@@ -261,72 +272,72 @@ def by_seed(
     return dict(sorted(found.items()))
 
 
-def ends(
+def final_values(
     records: list[Record], names: Sequence[str], column: str, value: Value | None = None
 ) -> dict[str, Seeds]:
     """The final value of `column`, or another `value`, of each sampler by seed."""
-    found = labelled(records, names, [column])
-    return {name: by_seed(some, value or last(column)) for name, some in found.items()}
+    found = records_by_sampler(records, names, [column])
+    return {name: by_seed(some, value or last_value(column)) for name, some in found.items()}
 
 
-def preferred(parts: Iterable[list[Record]], score: Value) -> list[Record]:
+def best_part(parts: Iterable[list[Record]], score: Value) -> list[Record]:
     """The part with the highest mean `score`, of those with the largest number of records."""
     return max(parts, key=lambda part: (len(part), np.mean([score(record) for record in part])))
 
 
-def common(*values: Mapping[int, object]) -> list[int]:
+def common_seeds(*values: Mapping[int, object]) -> list[int]:
     """The seeds that all `values` share. Raises LookupError if there are none."""
     if not (seeds := sorted(set.intersection(*(set(one) for one in values)))):
         raise LookupError("the runs share no seed")
     return seeds
 
 
-def gap(larger: Seeds, smaller: Seeds) -> Seeds:
+def paired_differences(larger: Seeds, smaller: Seeds) -> Seeds:
     """`larger - smaller` at equal seeds. Raises LookupError if they share no seed."""
-    return {key: larger[key] - smaller[key] for key in common(larger, smaller)}
+    return {key: larger[key] - smaller[key] for key in common_seeds(larger, smaller)}
 
 
-def ratio(above: Seeds, below: Seeds) -> Seeds:
+def paired_ratios(above: Seeds, below: Seeds) -> Seeds:
     """`above / below` at equal seeds. Raises LookupError if they share no seed."""
-    return {key: above[key] / below[key] for key in common(above, below)}
+    return {key: above[key] / below[key] for key in common_seeds(above, below)}
 
 
 def logs(seeds: Seeds) -> Seeds:
     return {key: math.log(value) for key, value in seeds.items()}
 
 
-def above(what: str, seeds: Seeds, least: float) -> Margin:
+def margin_above(what: str, seeds: Seeds, least: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is larger than `least`."""
     values = tuple(value - least for value in seeds.values())
     return Margin(what, values, expected="above", line=least)
 
 
-def below(what: str, seeds: Seeds, most: float) -> Margin:
+def margin_below(what: str, seeds: Seeds, most: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is smaller than `most`."""
     values = tuple(most - value for value in seeds.values())
     return Margin(what, values, expected="below", line=most)
 
 
-def positive(what: str, seeds: Seeds) -> Margin:
+def margin_positive(what: str, seeds: Seeds) -> Margin:
     """The claim that `seeds` are larger than 0."""
     return Margin(what, tuple(seeds.values()))
 
 
-def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
+def margin_of_difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
     """The claim that `larger` exceeds `smaller` at equal seeds."""
-    return positive(what, gap(larger, smaller))
+    return margin_positive(what, paired_differences(larger, smaller))
 
 
 def differences(
     what: str, found: Mapping[str, Seeds], pairs: Iterable[tuple[str, str]]
 ) -> list[Margin]:
     """The claims that the first sampler of each of `pairs` exceeds the second."""
-    return [difference(f"{what}, {a} - {b}", found[a], found[b]) for a, b in pairs]
+    return [margin_of_difference(f"{what}, {a} - {b}", found[a], found[b]) for a, b in pairs]
 
 
-def within(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
+def equivalence_margins(what: str, seeds: Seeds, centre: float, reach: float) -> list[Margin]:
     """An equivalence test: two margins, both positive if the mean is within `centre` ± `reach`."""
-    return [above(what, seeds, centre - reach), below(what, seeds, centre + reach)]
+    return [margin_above(what, seeds, centre - reach), margin_below(what, seeds, centre + reach)]
 
 
 def numbers(
@@ -338,17 +349,17 @@ def numbers(
     return [Number(what.format(n), estimate(s.values()), paper(n)) for n, s in found.items()]
 
 
-def last(column: str) -> Value:
+def last_value(column: str) -> Value:
     """The final value of `column`."""
     return lambda record: float(record.metrics[column].iloc[-1])
 
 
-def at(column: str, axis: str, place: float) -> Value:
+def value_at(column: str, axis: str, place: float) -> Value:
     """The value of `column` at `place` on `axis` (step, seconds), by linear interpolation."""
     return lambda record: float(np.interp(place, record.metrics[axis], record.metrics[column]))
 
 
-def entry(name: str) -> Value:
+def run_json_value(name: str) -> Value:
     """An entry of run.json. Raises LookupError if a record has none."""
 
     def value(record: Record) -> float:
@@ -359,28 +370,31 @@ def entry(name: str) -> Value:
     return value
 
 
-def quiet(groups: Mapping[str, list[Record]], seconds: Value = pace) -> dict[str, Seeds]:
+def undisturbed_seconds(
+    groups: Mapping[str, list[Record]], seconds: Value = step_seconds
+) -> dict[str, Seeds]:
     """`seconds` of the undisturbed runs of each sampler by seed.
 
     Raises LookupError if other work took the core of all runs of a sampler.
     """
     return {
-        name: by_seed(undisturbed(idle(group), seconds), seconds) for name, group in groups.items()
+        name: by_seed(drop_slow_runs(drop_shared_core(group), seconds), seconds)
+        for name, group in groups.items()
     }
 
 
 def seconds_per_step(groups: Mapping[str, list[Record]]) -> dict[str, float]:
-    """Seconds per step of each sampler: the median of `pace` over its undisturbed runs.
+    """Seconds per step of each sampler: the median of `step_seconds` over its undisturbed runs.
 
     Only seeds that all samplers have count, because the others may have run on another machine.
     Raises LookupError if there are none.
     """
-    found = quiet(groups)
-    seeds = common(*found.values())
+    found = undisturbed_seconds(groups)
+    seeds = common_seeds(*found.values())
     return {name: float(np.median([one[seed] for seed in seeds])) for name, one in found.items()}
 
 
-def after(
+def values_at_common_end(
     groups: Mapping[str, list[Record]], column: str, axis: str
 ) -> tuple[float, dict[str, Seeds]]:
     """`column` of each group by seed, at the largest `axis` value that all runs reach.
@@ -391,7 +405,7 @@ def after(
     cost = seconds_per_step(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
     place = min(shortest(group, "step") * cost[name] for name, group in groups.items())
     return place, {
-        name: by_seed(group, at(column, "step", place / cost[name]))
+        name: by_seed(group, value_at(column, "step", place / cost[name]))
         for name, group in groups.items()
     }
 

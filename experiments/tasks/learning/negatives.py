@@ -24,8 +24,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from latticework.data.base import Dataset
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
-from latticework.sampling.chain import block_of, capture
-from latticework.sampling.memory import Memory
+from latticework.sampling.chain import capture, make_block
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Metric, Reference
 
 
@@ -97,7 +97,7 @@ class Persistent(Negatives):
 
 
 @dataclass(eq=False)
-class Chains(Memory):
+class Chains(LoopState):
     """The memory of `Replay`."""
 
     buffer: Tensor  # [chains, *shape]
@@ -118,7 +118,7 @@ class Replay(Negatives):
         self.steps, self.batch, self.captured = steps, batch, False
 
     def start(self, model: EnergyModel, rng: Generator) -> Chains:
-        self.block = block_of(self.sampler, model, rng, self.steps, self.metrics)
+        self.block = make_block(self.sampler, model, rng, self.steps, self.metrics)
         state = self.sampler.init(self.chains[: self.batch], model)
         return Chains(self.chains, state, self.fresh(model, state))
 
@@ -224,7 +224,7 @@ class Herding(Negatives):
 
 
 @dataclass(init=False, eq=False)
-class Updates(Memory):
+class Updates(LoopState):
     """Updates that follow the gradient of mean log pi(data) - mean log pi(negatives).
 
     `task=ebm_learning` and the training of RBMs make them. A checkpoint stores the fields: all that
@@ -285,7 +285,7 @@ class Updates(Memory):
             self.schedule.step()
 
 
-def required(data: Dataset | None) -> Dataset:
+def require_data(data: Dataset | None) -> Dataset:
     """The data. Raises ValueError if there are none."""
     if data is None:
         raise ValueError("learning needs a data set; give one, such as data=static_mnist")

@@ -20,8 +20,8 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import CHECKSUM, artifact
-from latticework.experiments.tasks.learning.negatives import required
+from latticework.experiments.runs.storage import CHECKSUM, load_or_make_artifact
+from latticework.experiments.tasks.learning.negatives import require_data
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
@@ -45,7 +45,7 @@ def snapshots(
     `learn` is the task that learns a model if `experiment` has no record of it; `sampler` is the
     sampler used in learning. Raises ValueError without data.
     """
-    data = required(data)
+    data = require_data(data)
     wanted = _settings(run.config, KEY, data.fingerprint)
     for record in _finished(run, experiment):
         found = _settings(record.config, "task", record.document["data"]["fingerprint"])
@@ -77,7 +77,7 @@ def snapshots(
         }
 
     states: States = {}
-    for name, tensor in sorted(artifact(run, "ebm", _spec(run, wanted), make).items()):
+    for name, tensor in sorted(load_or_make_artifact(run, "ebm", _spec(run, wanted), make).items()):
         snapshot, _, key = name.partition("/")
         states.setdefault(snapshot, {})[key] = tensor
     run.note(learned_by=run.notes["artifacts"][-1])

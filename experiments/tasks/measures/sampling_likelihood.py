@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.data.base import some
+from latticework.data.base import fixed_subset
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain
-from latticework.sampling.memory import Memory
+from latticework.sampling.memory import LoopState
 from latticework.sampling.metrics import Metric, Reference, Steps, Trace, Unsettled
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
@@ -127,14 +127,14 @@ def _check(samples: Tensor, points: Tensor) -> None:
 
 
 @dataclass(eq=False)
-class Drawing(Memory):
+class Drawing(LoopState):
     """The chains, and the states drawn so far."""
 
     chain: Chain
     drawn: Tensor  # [steps, chains, dim], uint8
 
 
-def consecutive(
+def draw_consecutive(
     sampler: Sampler,
     model: EnergyModel,
     x: Tensor,
@@ -216,7 +216,7 @@ class ValidationISL(Metric):
                 f"the ISL is defined on samples of 0 and 1, got {domain}; leave ValidationISL out "
                 "of task.metrics"
             )
-        points = some(_validation(self.data), self.points).to(state.x)
+        points = fixed_subset(_validation(self.data), self.points).to(state.x)
         cells = (len(self.sizes) + 1) * (points.shape[1] + 1)
         counts = points.new_zeros(len(points), cells, dtype=torch.long)
         sizes = torch.tensor(list(self.sizes), dtype=torch.long, device=points.device)
