@@ -25,12 +25,8 @@ from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.grouping import by_setting
 from latticework.experiments.records.record import Record
 
-CURVE_ROW_STEPS = (
-    200,
-    100,
-    50,
-    30,
-)  # of a curve: the first that keeps to TARGET_BUNDLE_BYTES, or else the last
+# Rows of a curve: the first number that keeps to TARGET_BUNDLE_BYTES, or else the last.
+CURVE_ROW_STEPS = (200, 100, 50, 30)
 MAX_ARRAY_BYTES = 64 * 1024  # bytes of an array's file; larger ones are left out
 # Longer entries of run.json are kept of the first seed only.
 MAX_ENTRY_CHARACTERS = 4096

@@ -21,10 +21,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 Settings = dict[str, str]  # dotted key of the configuration: value as JSON
 CHOICES = ("data", "model", "negatives")  # groups whose option's name may tell records apart
-TARGET_GROUPS = (
-    "data",
-    "model",
-)  # parts that say what is sampled: a label names them where they differ
+# Parts that say what is sampled: a label names them where they differ.
+TARGET_GROUPS = ("data", "model")
 MAX_VALUE_CHARACTERS = 40  # characters of a value in a label, unless two values would look alike
 MIN_COMMON_SEEDS = 3  # common seeds with which a value of a setting is compared
 ITERATIONS_KEY = "task.iterations"  # how long a model learns: a longer run contains the shorter one

@@ -30,10 +30,8 @@ SEEDS = ("seed", "model_seed")
 DIGEST_CHARACTERS = 8  # of the digest, at the end of the name of a run's folder
 LOCK = ".lock"  # in the folder of a run that has begun
 MAX_NAME_CHARACTERS = 120  # characters of a folder's name
-FIGURE_GROUPS = (
-    "figures",
-    "tables",
-)  # overrides below these say what is drawn, and are none of a run's
+# Overrides of figures and tables do not change a run.
+FIGURE_GROUPS = ("figures", "tables")
 # Settings that older records lack, which mean null.
 NULL_IF_MISSING = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
 # Settings that came later, and the values that stand for what older records did without them. Only
@@ -45,12 +43,8 @@ BEFORE = {
     "sampler.hot": 0,
     "task.pretrain.visible_bias": "data",
 }
-DATA_LOCATION_KEYS = (
-    "root",
-    "cache",
-    "download",
-    "strict",
-)  # of a data set: where files are looked for
+# Settings of a data set that say where files are looked for.
+DATA_LOCATION_KEYS = ("root", "cache", "download", "strict")
 
 
 # A password in a URL, before the last @ of its host, or among its parameters.

@@ -41,9 +41,8 @@ TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call'
 # Above this ESS a draw, the steps between draws are worth keeping.
 MAX_ESS_PER_DRAW = 0.25
 PAID = 2  # evaluations of steps for one of a draw's log-probability, at least, where draws are paid
-SEED_OFFSET = (
-    2**20
-)  # between the seeds of a run and of its shorter run, which no other run then has
+# Between the seeds of a run and of its shorter run, which no other run then has.
+SEED_OFFSET = 2**20
 MEAN_ESS_WEIGHT = 1e-6  # weight of the average site in a score
 Unit = Literal["seconds", "evaluations"]
 Spent = dict[Unit, float]  # in both units, evaluations by each chain
