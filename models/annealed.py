@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
-from latticework.models.chance import bernoulli, softplus_sum
+from latticework.models.distributions import bernoulli, softplus_sum
 from latticework.models.domain import Binary, Categorical
 from latticework.models.factors import HARD, Factors
 from latticework.models.rbm import RBM

@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, Predictor
-from latticework.models.columns import Columns, product
+from latticework.models.constant_columns import Columns, product
 from latticework.models.domain import Binary, one_hot
 
 CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's cache, 0.5 GB

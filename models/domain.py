@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import (
+from latticework.models.distributions import (
     coins,
     draw_categorical,
     flips,

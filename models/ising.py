@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
+from latticework.models.flip_updates import add_rows, flip_changes
 from latticework.models.forms import LatticeForm, PairForm, array, neighbour_lists
 from latticework.models.lattice import (
     colouring,
@@ -26,9 +27,8 @@ from latticework.models.lattice import (
     neighbour_table,
     require_sides,
 )
-from latticework.models.product import affine
-from latticework.models.rows import add_rows, flip_changes
-from latticework.models.transfer import log_z_and_mean
+from latticework.models.matmul import affine
+from latticework.models.transfer_matrix import log_z_and_mean
 
 if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence

@@ -19,7 +19,7 @@ from latticework.models.base import EnergyModel, NearQuadratic
 from latticework.models.domain import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
-from latticework.models.product import affine
+from latticework.models.matmul import affine
 
 
 class LogQuadratic(EnergyModel, NearQuadratic):

@@ -16,11 +16,11 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import bernoulli, softplus_sum
+from latticework.models.distributions import bernoulli, softplus_sum
 from latticework.models.domain import Binary, Domain
+from latticework.models.flip_updates import add_rows, flip_changes
 from latticework.models.forms import RBMForm, array
-from latticework.models.product import affine
-from latticework.models.rows import add_rows, flip_changes
+from latticework.models.matmul import affine
 
 if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import normal_like
+from latticework.models.distributions import normal_like
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
     log_proposal_ratio,

@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import LARGE, bernoulli_mask
+from latticework.models.distributions import LARGE, bernoulli_mask
 from latticework.models.domain import SWAPS, Binary, Domain, Subset
 from latticework.samplers.checks import check_start
 

@@ -13,7 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import bernoulli_mask, draw_categorical, few_bits, softmax_weights
+from latticework.models.distributions import (
+    bernoulli_mask,
+    draw_categorical,
+    few_bits,
+    softmax_weights,
+)
 
 
 class Invalid(NamedTuple):

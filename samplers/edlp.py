@@ -27,7 +27,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import normal_like
+from latticework.models.distributions import normal_like
 from latticework.models.domain import Domain
 from latticework.samplers.auxiliary import (
     log_noise_ratio,

@@ -1,9 +1,9 @@
 """Any sampler on any model as compiled code: blocks of steps that PyTorch's Inductor has fused.
 
 A step is recorded once as a graph of operations, and a few copies of it, one after the other, are
-compiled as one function. It reads its random numbers from a tape (`models.chance.Tape`) that Philox
-fills by a key of the run's generator for each block, and the model's tensors as they are at each
-call, so a model that learns needs no new compilation.
+compiled as one function. It reads its random numbers from a tape (`models.distributions.Tape`) that
+Philox fills by a key of the run's generator for each block, and the model's tensors as they are at
+each call, so a model that learns needs no new compilation.
 
 The state of a chain holds all steps of a block and the number of those that the chain has made. So
 the same seed gives the same numbers however a caller divides the steps into calls, and a checkpoint
@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from latticework.models.base import AnnealedModel, EnergyModel
-from latticework.models.chance import Tape
+from latticework.models.distributions import Tape
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.compiled.folders import cache_root, fault_of, switched_off
 from latticework.samplers.held import held_by

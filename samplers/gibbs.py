@@ -20,8 +20,8 @@ from latticework.samplers.base import (
     require_count,
     require_domain,
 )
-from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 from latticework.samplers.conditional import draw_bit, draw_value, settle
+from latticework.samplers.scans import Memory, Scan, next_block, require_scan, start_scan
 
 
 class GibbsState(NamedTuple):
@@ -33,7 +33,7 @@ class GibbsState(NamedTuple):
 
 @dataclass(frozen=True)
 class Gibbs(Sampler):
-    """Resample `sites` sites a step, in the order of `scan` (see samplers.blocks).
+    """Resample `sites` sites a step, in the order of `scan` (see samplers.scans).
 
     The cost grows as values^sites, because every joint value of the block is evaluated.
     """

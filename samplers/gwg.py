@@ -15,7 +15,7 @@ from torch import Tensor
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import UnsupportedModelError, require_count
-from latticework.samplers.flip import MoveState, OneSite, weigh
+from latticework.samplers.one_site import MoveState, OneSite, weigh
 
 
 @dataclass(frozen=True)

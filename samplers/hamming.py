@@ -20,11 +20,11 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import random_integers
+from latticework.models.distributions import random_integers
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, require_count, require_domain
-from latticework.samplers.blocks import Memory, Scan, next_block, require_scan, start_scan
 from latticework.samplers.conditional import draw_value, settle
+from latticework.samplers.scans import Memory, Scan, next_block, require_scan, start_scan
 
 
 def hamming_ball(sites: int, radius: int) -> Tensor:
@@ -45,7 +45,7 @@ class HammingState(NamedTuple):
 class HammingBall(Sampler):
     """Resample a block of X = `sites` sites within a ball of radius Y = `radius`. Binary only.
 
-    `scan` is the order of the blocks (see samplers.blocks).
+    `scan` is the order of the blocks (see samplers.scans).
     """
 
     memory = ("scan",)

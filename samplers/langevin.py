@@ -75,7 +75,7 @@ class DULA(_Langevin):
     """Discrete unadjusted Langevin algorithm: every draw from Eq. (2) is accepted.
 
     Its stationary distribution is biased. On log-quadratic targets the bias vanishes as the step
-    size goes to 0 (Theorem 5.1). `samplers.stochastic` uses minibatch gradients (Section 6).
+    size goes to 0 (Theorem 5.1). `samplers.stochastic_dula` uses minibatch gradients (Section 6).
     """
 
     exact = False

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.conditional import without_unknown
-from latticework.samplers.flip import MoveState, OneSite, weigh
+from latticework.samplers.one_site import MoveState, OneSite, weigh
 
 
 @dataclass(frozen=True)

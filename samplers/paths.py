@@ -9,7 +9,7 @@ Each chain draws its own R. All chains carry the longest path, with a mask of th
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.chance import random_integers
+from latticework.models.distributions import random_integers
 
 
 def moves_in_use(index: Tensor, rng: Generator) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import AnnealedModel, EnergyModel
-from latticework.models.chance import normal_like
+from latticework.models.distributions import normal_like
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
     log_proposal_ratio,

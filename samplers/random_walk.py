@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import random_integers, uniform, uniform_like
+from latticework.models.distributions import random_integers, uniform, uniform_like
 from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, Subset
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated

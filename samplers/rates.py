@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import bernoulli
+from latticework.models.distributions import bernoulli
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM
 from latticework.samplers.base import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import random_integers
+from latticework.models.distributions import random_integers
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 

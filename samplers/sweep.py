@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import bernoulli, bernoulli_mask
+from latticework.models.distributions import bernoulli, bernoulli_mask
 from latticework.models.domain import Binary, Categorical, one_hot
 from latticework.samplers.base import (
     Info,

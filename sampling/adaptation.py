@@ -23,7 +23,7 @@ from latticework.samplers.scale import RANGE, change_of_log
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import make_block
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Acceptance, Reference
 
 # Acceptance rates that are optimal on product targets as the number of sites grows: H. Sun, H. Dai

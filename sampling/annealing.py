@@ -27,7 +27,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import AnnealedModel, Cache
-from latticework.models.chance import uniform
+from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.checks import check_start
 from latticework.samplers.fused import Fused

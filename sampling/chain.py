@@ -17,7 +17,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.sums import MultiStepSampler, SumRequest
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Metric, Reference, Steps
 
 Block = Callable[[Any, list], tuple[Any, list]]

@@ -64,8 +64,8 @@ def select_kernel(
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
     # Importing numba takes a second, so eager runs do not.
-    from latticework.samplers.compiled.choose import find_compiled_kernel
-    from latticework.samplers.compiled.twin import NoCompiledKernelError
+    from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+    from latticework.samplers.compiled.registry import find_compiled_kernel
 
     why = ""
     for metric in metrics:

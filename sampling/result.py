@@ -27,8 +27,8 @@ from latticework.models.domain import (
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
+from latticework.sampling.ladder_estimates import Ladders, LogZ
 from latticework.sampling.naming import as_text, from_text, short_repr
-from latticework.sampling.tempering import Ladders, LogZ
 
 if TYPE_CHECKING:
     import pandas as pd

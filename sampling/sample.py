@@ -31,12 +31,12 @@ from latticework.sampling.devices import find_device, free_memory, on_threads, s
 from latticework.sampling.diagnostics import AT_ONCE
 from latticework.sampling.engine import Engine, engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
+from latticework.sampling.ladder_estimates import Ladders, levels_of
 from latticework.sampling.metrics import Metric, Reference, Steps
 from latticework.sampling.naming import parse_sampler
 from latticework.sampling.result import SampleResult, site_names
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import as_model, check_target
-from latticework.sampling.tempering import Ladders, levels_of
 
 # The rules of conf/adapt, by the names of their files.
 RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
-from latticework.models import chance
+from latticework.models import distributions
 from latticework.models.annealed import path_of
 from latticework.models.base import CarriesRates, DataModel, EnergyModel
 from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, one_hot
@@ -158,7 +158,7 @@ def _independent_sites(weights: Tensor, domain: Domain, rng: Generator) -> Tenso
     """A state for each row of `weights` `[n, sites, values]` of the sites' values."""
     if isinstance(domain, Mixed):
         weights = weights * domain.allowed(torch.arange(domain.dim, device=weights.device))
-    return _states(chance.draw_categorical(weights, rng).squeeze(-1), domain)
+    return _states(distributions.draw_categorical(weights, rng).squeeze(-1), domain)
 
 
 def anneal_starts(model: EnergyModel, sampler: Sampler, x: Tensor, rng: Generator) -> Tensor:
@@ -255,7 +255,9 @@ def bernoulli(
     model: EnergyModel, chains: int, rng: Generator, data: Dataset | None, *, logit: float
 ) -> Tensor:
     """Each site is 1 with probability sigmoid(logit)."""
-    return chance.bernoulli(torch.full((chains, model.domain.dim), logit, device=rng.device), rng)
+    return distributions.bernoulli(
+        torch.full((chains, model.domain.dim), logit, device=rng.device), rng
+    )
 
 
 def data_mean(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:

@@ -14,13 +14,13 @@ from pathlib import Path
 from latticework.experiments.papers.bundle import TARGET_BUNDLE_BYTES, pack
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import load_status
+from latticework.experiments.papers.run_status import load_status
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.grouping import drop_repeated_runs
 from latticework.experiments.records.identity import strip_digest
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import experiment_exists
-from latticework.scripts.parsing import outputs, parser_of
+from latticework.scripts.arguments import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> int:

@@ -29,7 +29,7 @@ from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import EVERY, Target, targets_for
 from latticework.sampling.naming import load_object, parse_sampler
 from latticework.sampling.targets import target_named
-from latticework.scripts.parsing import parser_of
+from latticework.scripts.arguments import parser_of
 
 
 def main(words: list[str] | None = None) -> int:

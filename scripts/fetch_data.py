@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 from latticework.experiments import CONF
 from latticework.experiments.runs import configuration
 from latticework.sampling.messages import nearest
-from latticework.scripts.parsing import parser_of
+from latticework.scripts.arguments import parser_of
 
 
 def fetch(name: str) -> str:

@@ -35,15 +35,15 @@ from latticework.experiments.papers.draw import provenance_json, save
 from latticework.experiments.records.grouping import sampler_style
 from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
-from latticework.experiments.runs.machine import NUMERIC_PACKAGES, commit, device_name
+from latticework.experiments.runs.environment import NUMERIC_PACKAGES, commit, device_name
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import check_target, target_named
-from latticework.sampling.tuning.course import Allowance, Unit
 from latticework.sampling.tuning.race import Entrant, Race, race_table, select_entrants
+from latticework.sampling.tuning.setup import Allowance, Unit
 from latticework.sampling.tuning.space import spaces
-from latticework.scripts.parsing import outputs, parser_of
+from latticework.scripts.arguments import outputs, parser_of
 
 NAMED = 6  # entries of x that a line names
 UNITS = {"second": "effective samples a second", "evaluation": "effective samples an evaluation"}

@@ -13,12 +13,12 @@ import logging
 from pathlib import Path
 
 from latticework.experiments.papers.docs_pages import refresh
-from latticework.experiments.papers.inventory import SCALES
-from latticework.experiments.papers.page import write
-from latticework.experiments.papers.view import build_report
+from latticework.experiments.papers.report_content import build_report
+from latticework.experiments.papers.report_pages import write
+from latticework.experiments.papers.run_status import SCALES
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.runs.errors import one_line_errors
-from latticework.scripts.parsing import outputs, parser_of
+from latticework.scripts.arguments import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> None:

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import latticework.scripts.report
-from latticework.experiments.finish import show_table
+from latticework.experiments.callback import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
-from latticework.experiments.papers.inventory import SCALES
+from latticework.experiments.papers.run_status import SCALES
 from latticework.experiments.runs.sweeps import extra_override_sets
-from latticework.scripts.parsing import outputs, parser_of
+from latticework.scripts.arguments import outputs, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 

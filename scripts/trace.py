@@ -20,7 +20,7 @@ from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.record import BUNDLES, describe_damage, open_record
 from latticework.experiments.runs.errors import one_line_errors
-from latticework.scripts.parsing import outputs, parser_of
+from latticework.scripts.arguments import outputs, parser_of
 
 
 def main(words: list[str] | None = None) -> int:

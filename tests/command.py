@@ -66,13 +66,13 @@ def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
 
 def compile_nothing(patch: pytest.MonkeyPatch) -> None:
     """Let engine=auto be eager, for tests that read words and no numbers."""
-    from latticework.samplers.compiled import choose  # here: it imports numba
-    from latticework.samplers.compiled.twin import NoCompiledKernelError
+    from latticework.samplers.compiled import registry  # here: it imports numba
+    from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 
     def none(*_: object) -> None:
         raise NoCompiledKernelError("no kernel is compiled in this test")
 
-    patch.setattr(choose, "find_compiled_kernel", none)
+    patch.setattr(registry, "find_compiled_kernel", none)
 
 
 def only(outputs: Path) -> Record:

@@ -18,7 +18,7 @@ from scipy.stats import chi2, norm
 from targets import BINARY, EVERY, FINITE, INTEGER, TARGETS, TIES
 
 import latticework as lw
-from latticework.sampling.checking.examination import tails
+from latticework.sampling.checking.check_case import tails
 from latticework.sampling.checking.law import (
     Law,
     Matrix,

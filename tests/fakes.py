@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.records.record import Record
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 
 TARGETS = {
     "gibbs": ("latticework.samplers.gibbs.Gibbs", {"sites": 1}),
@@ -29,7 +29,7 @@ TARGETS = {
     "sample_penalization": ("latticework.samplers.rates.SamplePenalization", {}),
     "rates_herding": ("latticework.samplers.rates.RatesHerding", {}),
     "rates_fpcd": ("latticework.samplers.rates.RatesFPCD", {"decay": 1.0, "fast_step_size": 0.01}),
-    "stochastic_dula": ("latticework.samplers.stochastic.StochasticDULA", {}),
+    "stochastic_dula": ("latticework.samplers.stochastic_dula.StochasticDULA", {}),
 }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from latticework.models.chance import Tape
+from latticework.models.distributions import Tape
 from latticework.samplers.base import Wrapper
 
 

@@ -14,7 +14,7 @@ import latticework as lw
 from latticework.experiments import CONF
 from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, run_adaptation
 from latticework.sampling.chain import Chain
-from latticework.sampling.memory import to_checkpoint
+from latticework.sampling.loop_state import to_checkpoint
 from latticework.sampling.sample import rule_of
 from workshop.samplers_table import names
 

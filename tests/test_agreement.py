@@ -10,8 +10,8 @@ import torch
 
 import latticework as lw
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.course import Allowance
 from latticework.sampling.tuning.race import Race, ranked
+from latticework.sampling.tuning.setup import Allowance
 
 NAMES = ["the log-probability", "x[0]", "x[1]", "x[2]"]
 

@@ -54,7 +54,7 @@ from latticework.sampling.annealing import (
     sigmoid,
     start,
 )
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import exact
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import latticework as lw
-import latticework.experiments.finish
+import latticework.experiments.callback
 import latticework.run
 from latticework.experiments.runs import configuration, errors
 from latticework.experiments.runs.errors import ConfigurationError, describe_error
@@ -288,7 +288,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_after_the_failures(tmp_path, caps
     def broken(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(latticework.experiments.finish, "_draw", broken)
+    monkeypatch.setattr(latticework.experiments.callback, "_draw", broken)
     words = ("+figures.map=null", "sampler=gwg,block_gibbs", "--multirun")
     text = told(capsys, *TINY, *words, outputs=tmp_path)
     assert "figures and tables: RuntimeError: no ink" in text

@@ -16,7 +16,7 @@ from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import benchmark, sampling, target
 from latticework.sampling.diagnostics import largest_r_hat
-from latticework.sampling.tuning.course import SampledRun, TuningSetup, quality
+from latticework.sampling.tuning.setup import SampledRun, TuningSetup, quality
 from latticework.sampling.tuning.space import from_numbers, numbers, with_fields
 
 # Truth.

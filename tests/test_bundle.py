@@ -27,7 +27,7 @@ from latticework.experiments.papers.bundle import (
     thin,
 )
 from latticework.experiments.papers.draw import make_all
-from latticework.experiments.papers.inventory import declared, load_status
+from latticework.experiments.papers.run_status import declared, load_status
 from latticework.experiments.records import archive
 from latticework.experiments.records import record as records_module
 from latticework.experiments.records.archive import DamagedError, write_archive

@@ -21,7 +21,7 @@ from latticework.samplers.langevin import DMALA, DULA
 from latticework.samplers.locally_balanced import LocallyBalanced
 from latticework.samplers.path_auxiliary import PAFS
 from latticework.sampling.checking.check import run_checks
-from latticework.sampling.checking.examination import (
+from latticework.sampling.checking.check_case import (
     SECOND_TEST_STEPS,
     SETTLING,
     CheckCase,

@@ -19,17 +19,17 @@ import torch
 from kills import cut_short, flip_a_byte
 
 import latticework.experiments.runs.run
-from latticework.experiments.runs import machine
+from latticework.experiments.runs import environment
 from latticework.experiments.runs import run as runs
+from latticework.experiments.runs.environment import input_checksums
 from latticework.experiments.runs.errors import ConfigurationError
-from latticework.experiments.runs.machine import input_checksums
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import CRASH, write_crash_note
 from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import LoopState, from_checkpoint, to_checkpoint
+from latticework.sampling.loop_state import LoopState, from_checkpoint, to_checkpoint
 
 CONFIG = {"name": "made up", "seed": 0}
 
@@ -281,7 +281,7 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
 def test_code_that_changed_since_a_checkpoint_is_told(tmp_path, monkeypatch, caplog):
     config = {**CONFIG, "sampler": {"_target_": f"{One.__module__}.One"}}
     for mark, told in (("old", False), ("old", False), ("new", True)):
-        monkeypatch.setattr(machine, "_hash", lambda _, mark=mark: mark)
+        monkeypatch.setattr(environment, "_hash", lambda _, mark=mark: mark)
         caplog.clear()
         run = begin(tmp_path, config)
         list(islice(run.resumable(One(), "work", total=9), 2))

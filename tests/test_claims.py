@@ -31,14 +31,14 @@ from latticework.experiments.papers.claims.verdict import (
     values_at_common_end,
 )
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.records.likelihood import bounds, log_z_error
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     drop_slow_runs,
     format_estimate,
     share_text,
     step_seconds,
     timed_runs_and_note,
 )
+from latticework.experiments.records.likelihood import bounds, log_z_error
 from latticework.experiments.records.record import Record
 
 SEEDS = range(5)

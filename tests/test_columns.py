@@ -6,9 +6,9 @@ from torch import Generator
 
 from latticework.models.base import EnergyModel
 from latticework.models.bayes_net import BayesNet
-from latticework.models.columns import LEAST, Columns, product
+from latticework.models.constant_columns import LEAST, Columns, product
 from latticework.samplers.langevin import DMALA
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 
 ROWS, CATEGORIES, HIDDEN = 97, LEAST + 8, 6
 

@@ -11,12 +11,12 @@ from test_kernels import FEW, flat
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.draws import draw, draw_site
 from latticework.samplers.compiled.jit import SHORT
 from latticework.samplers.compiled.lattice import BLOCK
 from latticework.samplers.compiled.rbm import CHUNK, FRESH
-from latticework.samplers.compiled.twin import NoCompiledKernelError
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import SumRequest
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 

@@ -14,9 +14,9 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.lattice import neighbour_table
-from latticework.samplers.compiled.choose import find_compiled_kernel
-from latticework.samplers.compiled.decisions import BYTES, TIES
+from latticework.samplers.compiled.byte_decisions import BYTES, TIES
 from latticework.samplers.compiled.philox import fill, step_keys
+from latticework.samplers.compiled.registry import find_compiled_kernel
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 

@@ -10,7 +10,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.samplers.compiled import rbm, sites
-from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.registry import find_compiled_kernel
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 

@@ -22,8 +22,8 @@ from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import ExperimentStatus, load_status
-from latticework.experiments.papers.view import build_report, draw
+from latticework.experiments.papers.report_content import build_report, draw
+from latticework.experiments.papers.run_status import ExperimentStatus, load_status
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.identity import DIGEST_CHARACTERS
 from latticework.experiments.records.record import OPTIONAL, PARTS, Record, load_record, open_record

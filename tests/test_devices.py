@@ -26,7 +26,7 @@ from latticework.samplers import base
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import annealing
 from latticework.sampling.chain import Chain, capture
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.devices import find_device
 from latticework.sampling.metrics import Steps, Unsettled
 from latticework.sampling.occupancy import Occupancy

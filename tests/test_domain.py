@@ -7,7 +7,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.models.chance import draw_categorical
+from latticework.models.distributions import draw_categorical
 
 DOMAINS = [
     lw.Binary(3),

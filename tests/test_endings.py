@@ -9,12 +9,11 @@ import pytest
 from command import command_line
 from fakes import fake
 
-import latticework.experiments.finish
-from latticework.experiments.finish import _cell, _text, show_sweep, show_table
+import latticework.experiments.callback
+from latticework.experiments.callback import _cell, _text, show_sweep, show_table
 from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.records.likelihood import log_z_error
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     BEST,
     TIE,
     Estimate,
@@ -23,6 +22,7 @@ from latticework.experiments.records.numbers import (
     headline,
     mark_best,
 )
+from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.sweeps import SweepProgress
 from latticework.scripts.reproduce import tables
@@ -62,7 +62,7 @@ def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, m
     def broken(_):
         raise RuntimeError("no terminal")
 
-    monkeypatch.setattr(latticework.experiments.finish, "show_run", broken)
+    monkeypatch.setattr(latticework.experiments.callback, "show_run", broken)
     assert command_line(*TINY, outputs=tmp_path) == 0
     assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
 
@@ -150,7 +150,7 @@ def test_a_table_has_one_kind_of_error(counts, monkeypatch, capsys):
     def heads(record):
         return [KeyNumber("mean", record.config["seed"] / 7, 0.25, "chains")]
 
-    monkeypatch.setattr(latticework.experiments.finish, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.callback, "headline", heads)
     samplers = ("gwg", "dula", "dmala")
     show_sweep([
         fake(sampler=sampler, seed=seed)
@@ -168,7 +168,7 @@ def test_a_table_has_one_kind_of_error(counts, monkeypatch, capsys):
 def test_the_runs_of_a_sweep_are_compared(name, golden, capsys, monkeypatch):
     """Rows on one target with three seeds or more. What is too wide loses its last numbers."""
     if name == "too wide":
-        monkeypatch.setattr(latticework.experiments.finish, "WIDTH", 32)
+        monkeypatch.setattr(latticework.experiments.callback, "WIDTH", 32)
     show_sweep(SWEEPS[name])
     golden(capsys.readouterr().out)
 
@@ -181,7 +181,7 @@ def test_exact_values_that_differ_have_none_for_all(golden, capsys, monkeypatch)
         beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
         return [KeyNumber("log_z", n + 0.1, beside=beside)]
 
-    monkeypatch.setattr(latticework.experiments.finish, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.callback, "headline", heads)
     show_sweep([fake(seed=seed) for seed in (3, 5)])
     golden(capsys.readouterr().out)
 

@@ -25,14 +25,14 @@ from omegaconf import OmegaConf
 import latticework.scripts.figures
 import latticework.scripts.report
 import latticework.scripts.trace
-from latticework.experiments import finish
+from latticework.experiments import callback
 from latticework.experiments.figures import text as text_figures
-from latticework.experiments.papers import draw, view
+from latticework.experiments.papers import draw, report_content
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import results_pages
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.page import write
+from latticework.experiments.papers.report_pages import write
 from latticework.experiments.records.escapes import (
     escape_csv,
     escape_html,
@@ -40,7 +40,7 @@ from latticework.experiments.records.escapes import (
     escape_markdown,
     escape_terminal,
 )
-from latticework.experiments.records.numbers import Estimate
+from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import errors
 
@@ -215,18 +215,20 @@ def test_the_svg_and_the_numbers_of_a_figure():
     plt.close(figure)
 
 
-def hostile_report() -> view.Report:
+def hostile_report() -> report_content.Report:
     known = catalogue()
     claim = next(one for one in CLAIMS if one.exhibit == "fig3")
     numbers = [Number(HOSTILE, Estimate(1.0), Estimate(2.0)), Number(HOSTILE, Estimate(3.0))]
     finding = Finding([Margin(HOSTILE, (1.0, 2.0))], numbers, note=HOSTILE)
     entry = Entry(claim, Verdict.OPEN, "paper", finding, needs=HOSTILE)
     table = pd.DataFrame({HOSTILE: [HOSTILE]})
-    drawn = view.Drawings(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
+    drawn = report_content.Drawings(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
     facts, remedies = [("Data", HOSTILE)], [("python run.py", "makes it again")]
-    part = view.Part("ising_sampling", "python run.py", None, drawn, facts, [HOSTILE], remedies)
-    section = view.Section(known["fig3"], [entry], [part], [part], "complete")
-    return view.Report(known.papers, [entry], [section], [HOSTILE])
+    part = report_content.Part(
+        "ising_sampling", "python run.py", None, drawn, facts, [HOSTILE], remedies
+    )
+    section = report_content.Section(known["fig3"], [entry], [part], [part], "complete")
+    return report_content.Report(known.papers, [entry], [section], [HOSTILE])
 
 
 def test_the_report_and_the_pages_of_docs(tmp_path):
@@ -260,13 +262,13 @@ def test_the_tables_of_a_run_and_of_a_sweep(written, capsys, monkeypatch):
     records = hostile_records()
     heading = f"{HOSTILE} one two"
     monkeypatch.setattr(
-        finish, "headline", lambda _: [finish.KeyNumber(heading, HOSTILE, unit=HOSTILE)]
+        callback, "headline", lambda _: [callback.KeyNumber(heading, HOSTILE, unit=HOSTILE)]
     )
-    monkeypatch.setattr(finish, "WIDTH", 2000)
+    monkeypatch.setattr(callback, "WIDTH", 2000)
     for show, given_ in (
-        (finish.show_run, records[0]),
-        (finish.show_sweep, records),
-        (finish.show_table, written / "tables" / "own.md"),
+        (callback.show_run, records[0]),
+        (callback.show_sweep, records),
+        (callback.show_table, written / "tables" / "own.md"),
     ):
         show(given_)
         no_controls(capsys.readouterr().out)

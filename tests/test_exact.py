@@ -10,7 +10,7 @@ from targets import scattered
 from torch import Generator
 
 import latticework as lw
-from latticework.models.transfer import log_z_and_mean
+from latticework.models.transfer_matrix import log_z_and_mean
 from latticework.sampling.exact import CHUNK, _summed, distribution, enumerated, exact
 
 

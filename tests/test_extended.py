@@ -14,7 +14,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.models.chance import normal_like
+from latticework.models.distributions import normal_like
 from latticework.samplers.base import acceptance
 from latticework.samplers.pavg import learnt_hessian
 from latticework.samplers.swendsen_wang import clusters, interactions

@@ -44,12 +44,12 @@ WORDS = (
 )  # fmt: skip
 # In the order of a command: a function that it calls, and what it says when a signal stops it.
 MOMENTS = {
-    "experiments.finish.checked": "the same command continues",
+    "experiments.callback.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
     "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
     "models.domain.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
-    "experiments.finish._draw": "the same command continues",
+    "experiments.callback._draw": "the same command continues",
 }
 IN_RUN = len(MOMENTS) - 2  # all but the first and the last
 

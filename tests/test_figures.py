@@ -22,6 +22,7 @@ from latticework.experiments.figures.isl_curves import curves
 from latticework.experiments.figures.likelihood import improvement
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
+from latticework.experiments.records.estimates import published_estimate
 from latticework.experiments.records.grouping import (
     SAMPLERS,
     by_sampler,
@@ -29,7 +30,6 @@ from latticework.experiments.records.grouping import (
     sampler_label,
     sampler_style,
 )
-from latticework.experiments.records.numbers import published_estimate
 
 mpl.use("Agg")
 RESULTS = CONF.parent / "docs" / "results"

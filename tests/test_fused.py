@@ -14,11 +14,11 @@ from test_kernels import follows
 from torch import Generator, nn
 
 import latticework as lw
-from latticework.models.chance import Tape, normal_like, random_integers
+from latticework.models.distributions import Tape, normal_like, random_integers
 from latticework.samplers import fused
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused, NotFusedError
-from latticework.sampling.checking.examination import counts
+from latticework.sampling.checking.check_case import counts
 from latticework.sampling.engine import (
     MIN_STEPS_TO_FUSE,
     EngineWarning,
@@ -177,7 +177,7 @@ def follow(sampler, model):
 @pytest.mark.parametrize("use", [True, False])
 def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     """Inductor refuses oneDNN's product, which the model takes on some processors."""
-    monkeypatch.setattr("latticework.models.product.mkl_is_slow", lambda: use)
+    monkeypatch.setattr("latticework.models.matmul.mkl_is_slow", lambda: use)
     model = lw.sherrington_kirkpatrick(100, 0.5)
     with torch.no_grad():
         state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)

@@ -12,8 +12,8 @@ from scipy.sparse import coo_array
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import find_compiled_kernel
 from latticework.samplers.compiled.philox import philox, step_keys
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.compiled.sweep_graph import CHUNK
 from latticework.samplers.sweep import TIE, TRIED
 

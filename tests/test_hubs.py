@@ -20,7 +20,7 @@ from latticework.models.forms import (
     RBMForm,
     change,
 )
-from latticework.samplers.compiled.choose import SEVERAL, TWINS, find_compiled_kernel
+from latticework.samplers.compiled.registry import SEVERAL, TWINS, find_compiled_kernel
 from latticework.samplers.sums import SumRequest
 from latticework.sampling.targets import check_target
 

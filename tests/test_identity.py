@@ -17,6 +17,13 @@ from command import command_line
 from fakes import fake
 from kills import ended, start
 
+from latticework.experiments.records.estimates import (
+    CONF,
+    _declared,
+    _tasks,
+    headline,
+    last_row,
+)
 from latticework.experiments.records.grouping import groups
 from latticework.experiments.records.identity import (
     BEFORE,
@@ -27,13 +34,6 @@ from latticework.experiments.records.identity import (
     run_name,
     short_name,
     strip_digest,
-)
-from latticework.experiments.records.numbers import (
-    CONF,
-    _declared,
-    _tasks,
-    headline,
-    last_row,
 )
 from latticework.experiments.records.record import load_all, open_record
 from latticework.experiments.runs.run import Run
@@ -268,7 +268,7 @@ def test_a_record_imports_no_code(tmp_path, monkeypatch, caplog):
     (tmp_path / "planted.py").write_text("raise SystemExit('executed')")
     monkeypatch.syspath_prepend(tmp_path)
     targets = ["planted.task", "planted", "antigravity.sample", "latticework.tools.mutants.main"]
-    for target in [*targets, "latticework.experiments.records.numbers.task", "", None]:
+    for target in [*targets, "latticework.experiments.records.estimates.task", "", None]:
         record = fake({"step": [0], "a": [1.0]}, config={"task": {"_target_": target}})
         assert headline(record) == last_row(record)
         assert f"{target} is not a task of conf/task" in caplog.text

@@ -12,7 +12,7 @@ from latticework.experiments.tasks.mlm_pretraining import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models import masked_lm
 from latticework.models.masked_lm import untrained
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 
 SENTENCES = [
     "the cat sat on the mat .", "a dog and a cat ran !", "the dogs were running on mats .",

@@ -18,12 +18,12 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.choose import find_compiled_kernel
-from latticework.samplers.compiled.twin import CompiledSampler, NoCompiledKernelError
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, NoCompiledKernelError
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.checking import variations
-from latticework.sampling.checking.examination import CheckCase, counts
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.check_case import CheckCase, counts
+from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.suite import CHECKS, search
 from latticework.sampling.checking.targets import Target

@@ -7,7 +7,7 @@ from torch import Generator
 from torch.nn.functional import softplus
 
 import latticework as lw
-from latticework.models.chance import (
+from latticework.models.distributions import (
     LARGE,
     TWO_STAGES_FROM,
     draw_categorical,
@@ -15,7 +15,7 @@ from latticework.models.chance import (
     uniform_like,
 )
 from latticework.samplers.base import select_rows
-from latticework.samplers.flip import FlipState
+from latticework.samplers.one_site import FlipState
 
 
 def rng(seed: int = 0) -> Generator:

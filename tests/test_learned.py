@@ -18,7 +18,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.learning.snapshots import _settings, last, snapshots
 from latticework.samplers.gwg import GWG
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 
 SETTINGS = {
     "model": {"_target_": "latticework.models.rbm.RBM"},

@@ -13,7 +13,7 @@ from torch import Generator
 import latticework as lw
 from latticework.experiments.figures.likelihood import ladders, normalisers
 from latticework.experiments.records.record import load_all
-from latticework.models.transfer import log_z, torus
+from latticework.models.transfer_matrix import log_z, torus
 from latticework.sampling import annealing
 from latticework.sampling.annealing import (
     ancestors,

@@ -12,7 +12,7 @@ from kills import ended, start
 from omegaconf import OmegaConf
 from trackers import of_wandb
 
-from latticework.experiments.records.numbers import Estimate, KeyNumber
+from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.loggers import RunInfo, WandB
 from latticework.experiments.runs.run import Run

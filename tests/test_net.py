@@ -1,13 +1,13 @@
-"""What the committed records determine is what is committed (net.py): numbers, verdicts, pages."""
+"""The committed numbers, verdicts and pages are those of the committed records (snapshot.py)."""
 
 from dataclasses import replace
 from pathlib import Path
 
-import net
 import pytest
+import snapshot
 from documented import composed
 
-from latticework.experiments.papers import docs_pages, view
+from latticework.experiments.papers import docs_pages, report_content
 from latticework.experiments.records.identity import run_name
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.configuration import resolve_config
@@ -22,7 +22,7 @@ DOCS = HERE.parent / "docs"
 def made(tmp_path_factory):
     """Tables, the numbers of figures, and the ledger, made again."""
     folder = tmp_path_factory.mktemp("net") / "made"
-    net.results(folder)
+    snapshot.results(folder)
     return folder
 
 
@@ -40,11 +40,11 @@ def test_every_number_is_the_one_that_is_committed(made):
 
 def test_the_pages_are_those_of_the_records(monkeypatch):
     """`python -m latticework.scripts.report --committed` was run after the last change."""
-    monkeypatch.setattr(view, "holdings", lambda *_: net.committed())
-    monkeypatch.setattr(view, "judge", lambda _: net.judged())
-    report = view.build_report(None, scales=("paper",), drawing=False)
+    monkeypatch.setattr(report_content, "holdings", lambda *_: snapshot.committed())
+    monkeypatch.setattr(report_content, "judge", lambda _: snapshot.judged())
+    report = report_content.build_report(None, scales=("paper",), drawing=False)
     assert (DOCS / "results" / "ledger.md").read_text() == docs_pages.ledger_page(report)
-    for file, name, text in docs_pages.blocks(report, net.KNOWN, HERE.parent, BUNDLES):
+    for file, name, text in docs_pages.blocks(report, snapshot.KNOWN, HERE.parent, BUNDLES):
         assert file.read_text() == docs_pages.replace_block(file.read_text(), name, text), file.name
     for name, text in docs_pages.results_pages(report, DOCS / "results").items():
         assert (DOCS / "results" / name).read_text() == text, name

@@ -1,10 +1,10 @@
-"""models.product: equal numbers from both libraries, and derivatives where they are asked for."""
+"""models.matmul: equal numbers from both libraries, and derivatives where they are asked for."""
 
 import pytest
 import torch
 
-from latticework.models import columns, product
-from latticework.models.product import affine
+from latticework.models import constant_columns, matmul
+from latticework.models.matmul import affine
 
 SHAPES = [(130, 96, 88), (2, 1000, 600), (60, 784, 25)]  # rows, in, out; above LEAST
 
@@ -14,15 +14,15 @@ def onednn(monkeypatch):
     """oneDNN on any processor that has it; the calls that it gets."""
     if not torch.backends.mkldnn.is_available():
         pytest.skip("PyTorch without oneDNN")
-    monkeypatch.setattr(product, "mkl_is_slow", lambda: True)
+    monkeypatch.setattr(matmul, "mkl_is_slow", lambda: True)
     calls = []
-    inner = product.onednn
+    inner = matmul.onednn
 
     def counted(x, weight, bias=None):
         calls.append(x.shape)
         return inner(x, weight, bias)
 
-    for module in (product, columns):
+    for module in (matmul, constant_columns):
         monkeypatch.setattr(module, "onednn", counted)
     return calls
 
@@ -51,7 +51,7 @@ def test_small_products_are_left_to_mkl(onednn):
     for rows, used in ((100, 0), (200, 1)):
         _, x, weight = case(rows, 100, 80)
         for a in (x, x.unsqueeze(0)):
-            found = columns.product(a, weight.unsqueeze(0))
+            found = constant_columns.product(a, weight.unsqueeze(0))
             torch.testing.assert_close(found, (x @ weight).unsqueeze(0), rtol=1e-5, atol=1e-4)
         assert len(onednn) == 2 * used
 
@@ -87,5 +87,5 @@ def test_which_processors(monkeypatch, capability, processor, slow):
     if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         pytest.skip("PyTorch without MKL or oneDNN")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(product, "_processor", lambda: processor)
-    assert product.mkl_is_slow.__wrapped__() == slow
+    monkeypatch.setattr(matmul, "_processor", lambda: processor)
+    assert matmul.mkl_is_slow.__wrapped__() == slow

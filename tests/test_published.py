@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from test_configs import TUNED, once
 
-from latticework.experiments.records.numbers import PUBLISHED
+from latticework.experiments.records.estimates import PUBLISHED
 
 SETTINGS = OmegaConf.to_container(OmegaConf.load(PUBLISHED).settings)["values"]
 OURS = (

@@ -15,15 +15,15 @@ import latticework as lw
 from latticework.experiments.records.record import open_record
 from latticework.sampling import starts
 from latticework.sampling.evaluations import evaluations_of_step
-from latticework.sampling.tuning import course
 from latticework.sampling.tuning import race as contests
-from latticework.sampling.tuning.course import (
+from latticework.sampling.tuning import setup
+from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, ranked
+from latticework.sampling.tuning.setup import (
     Allowance,
     TuningSetup,
     fit_blocks,
     quality,
 )
-from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, ranked
 from latticework.scripts import race, trace
 
 FILE = """
@@ -498,7 +498,7 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
 @pytest.mark.slow
 def test_the_scores_of_two_settings_keep_their_ratio_with_the_budget(monkeypatch):
     """Long chains have .35 and 1.8 effective samples a step of 16 chains, within a fifth."""
-    monkeypatch.setattr(course, "MAX_DRAWS", 400)
+    monkeypatch.setattr(setup, "MAX_DRAWS", 400)
     contest = TuningSetup(lw.Lattice((6,), 0.15, 0.3), 16, "compiled")
     rates = {
         (size, budget): contest.rate(lw.DMALA(size), [Allowance(budget, "evaluations")], 0)

@@ -13,8 +13,8 @@ from everyone import PAIRS
 from torch import Generator
 
 import latticework as lw
-from latticework.models import chance
-from latticework.models.chance import LARGE, bernoulli, bernoulli_mask, draw_categorical
+from latticework.models import distributions
+from latticework.models.distributions import LARGE, bernoulli, bernoulli_mask, draw_categorical
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
 from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
@@ -86,7 +86,7 @@ def extremes(monkeypatch):
         return self.copy_(numbers[torch.randint(len(numbers), self.shape, generator=rng)])
 
     monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
-    monkeypatch.setattr(chance, "FEW", 0)
+    monkeypatch.setattr(distributions, "FEW", 0)
 
 
 @pytest.mark.usefixtures("extremes")

@@ -11,9 +11,9 @@ from torch import Generator
 import latticework as lw
 from latticework.samplers import rates
 from latticework.samplers.base import all_done_on_cpu
-from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.rates import hidden_inputs
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 
 RATED = [
     lw.RatesFPCD(0.05),

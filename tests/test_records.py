@@ -16,12 +16,12 @@ import torch
 from command import SMALL, command_line, only
 from omegaconf import OmegaConf
 
-import latticework.experiments.finish
+import latticework.experiments.callback
 import latticework.run
 from latticework.experiments.figures.style import mark_substitute, new_figure
 from latticework.experiments.records.record import Budget, load_all, load_record
-from latticework.experiments.runs import machine
-from latticework.experiments.runs.machine import changed_inputs, input_checksums
+from latticework.experiments.runs import environment
+from latticework.experiments.runs.environment import changed_inputs, input_checksums
 from latticework.experiments.runs.recording import _substitute_is_outdated
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.sweeps import Sweep
@@ -74,10 +74,10 @@ def test_the_commit_of_another_project_is_not_taken(tmp_path, monkeypatch):
             pytest.skip("no git")
     package = tmp_path / ".venv" / "latticework"
     package.mkdir(parents=True)
-    monkeypatch.setattr(machine, "ROOT", package.resolve())
-    assert machine.commit.__wrapped__() == {"commit": None, "dirty": None}
-    monkeypatch.setattr(machine, "ROOT", tmp_path.resolve())
-    assert machine.commit.__wrapped__()["commit"]
+    monkeypatch.setattr(environment, "ROOT", package.resolve())
+    assert environment.commit.__wrapped__() == {"commit": None, "dirty": None}
+    monkeypatch.setattr(environment, "ROOT", tmp_path.resolve())
+    assert environment.commit.__wrapped__()["commit"]
 
 
 @pytest.mark.parametrize(
@@ -125,18 +125,18 @@ def test_code_that_changed_since_a_run_is_told(tmp_path, monkeypatch, caplog):
     noted = only(outputs).document["sources"]
     assert {"own_code", "latticework.models.ising"} <= set(noted)
     assert "latticework.sampling.metrics" in noted  # of a list
-    machine._hash.cache_clear()  # as in another process
+    environment._hash.cache_clear()  # as in another process
     assert command_line(*words, outputs=outputs) == 0
     assert "has changed" not in caplog.text
     file.write_text(f"{OWN}# edited")
     assert command_line(*words, outputs=outputs) == 0
     assert "has changed" not in caplog.text  # this process has loaded the old code
-    machine._hash.cache_clear()
+    environment._hash.cache_clear()
     assert command_line(*words, outputs=outputs) == 0
     assert "the code of own_code has changed since this run" in caplog.text
     assert not superseded(outputs)
     sys.modules.pop("own_code")
-    machine._hash.cache_clear()
+    environment._hash.cache_clear()
 
 
 def test_force_runs_it_again_and_keeps_the_old_record(outputs):
@@ -255,7 +255,7 @@ def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypat
         raise AssertionError
 
     monkeypatch.setattr(Sweep, "stands_for", composed)
-    monkeypatch.setattr(latticework.experiments.finish, "_show_sweep", lambda *_: None)
+    monkeypatch.setattr(latticework.experiments.callback, "_show_sweep", lambda *_: None)
     words = (*SMALL, *NO_FILE, "~figures", "seed=0,1", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1
 

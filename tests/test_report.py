@@ -21,19 +21,20 @@ from test_bundle import at_the_papers_scale
 import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
-from latticework.experiments.papers import docs_pages, inventory, view
+from latticework.experiments.papers import docs_pages, report_content
+from latticework.experiments.papers import run_status as inventory
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
 from latticework.experiments.papers.draw import make_all, markdown
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import ExperimentStatus, load_status
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
-from latticework.experiments.papers.page import html, write
-from latticework.experiments.papers.view import Report, build_report
+from latticework.experiments.papers.report_content import Report, build_report
+from latticework.experiments.papers.report_pages import html, write
+from latticework.experiments.papers.run_status import ExperimentStatus, load_status
+from latticework.experiments.records.estimates import Estimate, duration, format_estimate
 from latticework.experiments.records.identity import strip_digest
-from latticework.experiments.records.numbers import Estimate, duration, format_estimate
 from latticework.experiments.records.record import BUNDLES, Record, load_all
 from latticework.experiments.runs.sweeps import (
     CONF,
@@ -74,7 +75,7 @@ def report(outputs: Path) -> Report:
     return build_report(outputs, bundles=NOWHERE, keep=outputs / "report" / "kept")
 
 
-def section(made: Report, name: str) -> view.Section:
+def section(made: Report, name: str) -> report_content.Section:
     (found,) = [one for one in made.sections if one.exhibit.name == name]
     return found
 
@@ -416,7 +417,7 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
         drawn.append(config.name)
         return make_all(config, *rest)
 
-    monkeypatch.setattr(view, "make_all", noted)
+    monkeypatch.setattr(report_content, "make_all", noted)
 
     def made():
         drawn.clear()
@@ -532,9 +533,9 @@ def test_durations_and_successive_seeds():
         "0.05 s", "7.2 s", "10 s", "42 s", "2 min", "13 min", "2.5 h", "3.5 days",
     ]  # fmt: skip
     documents = [{"config": {"seed": seed, "model_seed": 3}} for seed in (9, 0, 2, 1, 7, 0, 5, 6)]
-    assert view._seeds(documents) == "0 to 2, 5 to 7, 9"
+    assert report_content._seeds(documents) == "0 to 2, 5 to 7, 9"
     documents = [{"config": {"seed": None, "model_seed": seed}} for seed in (0, 1)]
-    assert view._seeds(documents) == "models 0, 1"
+    assert report_content._seeds(documents) == "models 0, 1"
 
 
 # The pages of docs.
@@ -596,7 +597,7 @@ def test_numbers_of_one_name_name_their_experiments(tmp_path):
             Entry(claims[name], Verdict.OPEN, finding=Finding([Margin("m", (1.0,))], some))
             for name, some in numbers.items()
         ]
-        own = view.Section(KNOWN["rates-fig2"], entries, [], [], "complete")
+        own = report_content.Section(KNOWN["rates-fig2"], entries, [], [], "complete")
         return results_pages(Report({}, [], [own], []), tmp_path)["rates-fig2.md"]
 
     shown = page(rates_fig2=[one, other], rates_fig2_mnist=[one])
@@ -614,8 +615,8 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     held = ExperimentStatus(
         "ais_small", "paper", declared_sweep("ais_small", "paper").config, "outputs", (), []
     )
-    part = view.Part("ais_small", "its command", held, view.Drawings(), [], [])
-    sections = [view.Section(exhibit, [], [part], [], "complete")]
+    part = report_content.Part("ais_small", "its command", held, report_content.Drawings(), [], [])
+    sections = [report_content.Section(exhibit, [], [part], [], "complete")]
     for name in ("table1", "table1_beside"):
         (tmp_path / TABLES).mkdir(exist_ok=True)
         (tmp_path / TABLES / f"{name}.md").write_text(f"| {name} |")

@@ -15,9 +15,15 @@ from test_kernels import MEMORY, flat
 from torch import Generator, Tensor
 
 import latticework as lw
-from latticework.samplers.compiled import blocks, gwg_several, langevin_pair, langevin_potts, rbm
-from latticework.samplers.compiled.choose import find_compiled_kernel
-from latticework.samplers.compiled.twin import NoCompiledKernelError
+from latticework.samplers.compiled import (
+    gibbs_blocks,
+    gwg_several,
+    langevin_pair,
+    langevin_potts,
+    rbm,
+)
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.registry import find_compiled_kernel
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 
@@ -268,8 +274,8 @@ def test_unknown_energies_are_never_drawn_and_are_counted(sampler, kind):
 # Controls.
 
 
-def _without_last_set(sites: int, radius: int) -> blocks.Ball:
-    return blocks.Ball(*(field[:-1].copy() for field in WHOLE_BALL(sites, radius)))
+def _without_last_set(sites: int, radius: int) -> gibbs_blocks.Ball:
+    return gibbs_blocks.Ball(*(field[:-1].copy() for field in WHOLE_BALL(sites, radius)))
 
 
 def _without_last_neighbour(form: object) -> object:
@@ -278,12 +284,12 @@ def _without_last_neighbour(form: object) -> object:
     return form
 
 
-WHOLE_BALL, BY_VALUE = blocks.ball, langevin_potts.by_value
+WHOLE_BALL, BY_VALUE = gibbs_blocks.ball, langevin_potts.by_value
 PAIRS, PATHS = langevin_pair.LangevinPairTwin, gwg_several.SeveralLatticeTwin
 PRICES, TABLE = PAIRS.prices, PATHS.table
 BROKEN = {
-    "a pattern left out": (blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 30),
-    "a pattern left out, RBM": (blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 30),
+    "a pattern left out": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 30),
+    "a pattern left out, RBM": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 30),
     "a step size 10 % off": (
         PAIRS, "prices", lambda *of: PRICES(*of) * np.float32(1.1), lw.DMALA(0.3), "graph", 15
     ),

@@ -14,7 +14,7 @@ from latticework.models.domain import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.checks import PROBES, check_start
-from latticework.samplers.compiled.choose import find_compiled_kernel
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.hamming import HammingBall
 from latticework.samplers.langevin import DMALA, DULA
@@ -23,7 +23,7 @@ from latticework.samplers.svgd import DiscreteSVGD
 from latticework.samplers.sweep import GibbsSweep
 from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import run_chain
-from latticework.sampling.checking.guard import NoHostReads
+from latticework.sampling.checking.host_reads import NoHostReads
 
 CHAINS = 6
 

@@ -10,7 +10,7 @@ from fakes import fake
 
 from latticework.experiments.figures import bnn
 from latticework.experiments.papers.draw import write_table
-from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
+from latticework.experiments.records.estimates import Estimate, estimate, published_estimate
 
 
 def test_an_estimate_is_a_mean_with_the_spread_between_runs():

@@ -21,15 +21,15 @@ import latticework as lw
 from latticework.experiments.records.record import load_all
 from latticework.models.annealed import path_of
 from latticework.samplers.base import UnsupportedModelError, acceptance
-from latticework.samplers.compiled.choose import find_compiled_kernel
-from latticework.samplers.compiled.twin import NoCompiledKernelError
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.fused import Fused
 from latticework.samplers.scale import with_scales
 from latticework.samplers.tempered import LADDERS, MAX_LEVELS, LadderState, evenly, learn_ladder
-from latticework.sampling import tempering
+from latticework.sampling import ladder_estimates
 from latticework.sampling.diagnostics import Convergence
-from latticework.sampling.tempering import Ladders, LogZ, bennett, estimate, levels_of
-from workshop.coverage import coverage
+from latticework.sampling.ladder_estimates import Ladders, LogZ, bennett, estimate, levels_of
+from workshop.interval_coverage import coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 
@@ -581,7 +581,7 @@ def test_the_first_half_of_the_draws_is_left_out():
 def test_the_jackknife_leaves_each_ladder_out():
     """One step of Newton's method is near the root without each ladder, found from scratch."""
     up, down, _ = works_of_exact_draws(np.random.default_rng(1), 100, 5)
-    fast = tempering._without_each(up, down, bennett(up, down))
+    fast = ladder_estimates._without_each(up, down, bennett(up, down))
     for ladder in range(5):
         rest = np.arange(5) != ladder
         slow = bennett(up[..., rest], down[..., rest])

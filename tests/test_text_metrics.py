@@ -43,7 +43,7 @@ def test_unique_n_grams_by_hand():
 
 
 def test_the_columns_are_those_of_the_published_table():
-    from latticework.experiments.records.numbers import published_estimate
+    from latticework.experiments.records.estimates import published_estimate
 
     rng = np.random.default_rng(0)
     references = {"wt103": chance(rng, 20, 5), "tbc": chance(rng, 20, 9)}

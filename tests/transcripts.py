@@ -19,7 +19,8 @@ import pytest
 from command import command_line
 from documented import ROOT
 
-from latticework.experiments.runs import errors, machine
+from latticework.experiments.runs import environment as machine
+from latticework.experiments.runs import errors
 from latticework.scripts.command_line import main
 
 NAMES = ("README", "docs/commands", "docs/library", "docs/logging", "examples/README")

@@ -29,8 +29,8 @@ from latticework.models.rbm import RBM
 from latticework.models.regression import synthetic_regression
 from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.base import Sampler, UnsupportedModelError
-from latticework.samplers.compiled.choose import find_compiled_kernel
-from latticework.samplers.compiled.twin import NoCompiledKernelError
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.registry import find_compiled_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM = 12  # sites of each small model; at least the largest block of any sampler

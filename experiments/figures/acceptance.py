@@ -18,6 +18,11 @@ from latticework.experiments.figures.style import (
     line_and_band,
     new_figure,
 )
+from latticework.experiments.records.estimates import (
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.grouping import (
     Group,
     groups,
@@ -25,11 +30,6 @@ from latticework.experiments.records.grouping import (
     require_one_setting,
     sampler_key,
     sampler_style,
-)
-from latticework.experiments.records.numbers import (
-    last_reading,
-    published_if_same_data,
-    timed_runs_and_note,
 )
 from latticework.experiments.records.record import Record
 

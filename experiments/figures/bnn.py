@@ -22,6 +22,14 @@ from latticework.experiments.figures.style import (
     numbered_style,
     sampler_line_style,
 )
+from latticework.experiments.records.estimates import (
+    Estimate,
+    estimate,
+    last_reading,
+    published_estimate,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.grouping import (
     SAMPLERS,
     group_by,
@@ -31,14 +39,6 @@ from latticework.experiments.records.grouping import (
     sampler_key,
     sampler_label,
     spell_name,
-)
-from latticework.experiments.records.numbers import (
-    Estimate,
-    estimate,
-    last_reading,
-    published_estimate,
-    published_if_same_data,
-    timed_runs_and_note,
 )
 from latticework.experiments.records.record import Record
 

@@ -23,6 +23,12 @@ from latticework.experiments.figures.style import (
     new_figure,
     sampler_line_style,
 )
+from latticework.experiments.records.estimates import (
+    drop_slow_runs,
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.grouping import (
     ITERATIONS_KEY,
     by_setting,
@@ -30,12 +36,6 @@ from latticework.experiments.records.grouping import (
     groups,
     keep_longest_runs,
     require_records_with,
-)
-from latticework.experiments.records.numbers import (
-    drop_slow_runs,
-    last_reading,
-    published_if_same_data,
-    timed_runs_and_note,
 )
 from latticework.experiments.records.record import Record
 

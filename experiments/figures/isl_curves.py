@@ -26,6 +26,13 @@ from latticework.experiments.figures.style import (
     readings,
     sampler_line_style,
 )
+from latticework.experiments.records.estimates import (
+    Estimate,
+    estimate,
+    last_reading,
+    published_if_same_data,
+    timed_runs_and_note,
+)
 from latticework.experiments.records.grouping import (
     by_setting,
     format_seeds,
@@ -38,13 +45,6 @@ from latticework.experiments.records.grouping import (
     sampler_label,
     settings_table,
     spell_name,
-)
-from latticework.experiments.records.numbers import (
-    Estimate,
-    estimate,
-    last_reading,
-    published_if_same_data,
-    timed_runs_and_note,
 )
 from latticework.experiments.records.record import Record
 

@@ -23,6 +23,11 @@ from latticework.experiments.figures.style import (
     numbered_style,
     sampler_line_style,
 )
+from latticework.experiments.records.estimates import (
+    Estimate,
+    published_estimate,
+    published_if_same_data,
+)
 from latticework.experiments.records.grouping import (
     Group,
     drop_repeated_runs,
@@ -50,11 +55,6 @@ from latticework.experiments.records.likelihood import (
     log_z_or_ends,
     log_z_upper_end,
     mean,
-)
-from latticework.experiments.records.numbers import (
-    Estimate,
-    published_estimate,
-    published_if_same_data,
 )
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 

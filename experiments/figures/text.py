@@ -14,17 +14,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from latticework.experiments.records.escapes import escape_html
+from latticework.experiments.records.estimates import (
+    estimate,
+    published_estimate,
+    published_if_same_data,
+)
 from latticework.experiments.records.grouping import (
     group_by,
     groups,
     join_label,
     sampler_label,
     sampler_style,
-)
-from latticework.experiments.records.numbers import (
-    estimate,
-    published_estimate,
-    published_if_same_data,
 )
 from latticework.experiments.records.record import Record
 

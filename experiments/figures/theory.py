@@ -29,6 +29,7 @@ from latticework.experiments.figures.style import (
     numbered_style,
     sampler_line_style,
 )
+from latticework.experiments.records.estimates import published_if_same_data
 from latticework.experiments.records.grouping import (
     by_sampler,
     format_seeds,
@@ -39,7 +40,6 @@ from latticework.experiments.records.grouping import (
     require_records_with,
     sampler_label,
 )
-from latticework.experiments.records.numbers import published_if_same_data
 from latticework.experiments.records.record import Record
 
 

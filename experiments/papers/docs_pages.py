@@ -18,13 +18,12 @@ import pandas as pd
 
 from latticework.experiments import CONF
 from latticework.experiments.figures.benchmark import winners
-from latticework.experiments.papers import page
+from latticework.experiments.papers import report_pages
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.draw import markdown, write_table
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import ExperimentStatus, load_statuses
-from latticework.experiments.papers.view import (
+from latticework.experiments.papers.report_content import (
     Part,
     Report,
     Section,
@@ -32,13 +31,14 @@ from latticework.experiments.papers.view import (
     peak_memory,
     verdicts,
 )
-from latticework.experiments.records.grouping import require_one_setting
-from latticework.experiments.records.numbers import (
+from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses
+from latticework.experiments.records.estimates import (
     duration,
     estimate,
     format_estimate,
     last_reading,
 )
+from latticework.experiments.records.grouping import require_one_setting
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.sweeps import declared_sweep
 
@@ -109,7 +109,7 @@ def ledger_page(report: Report) -> str:
     """The content of docs/results/ledger.md."""
     command = "`python -m latticework.scripts.report --committed`"
     head = f"# Ledger\n\nMade by {command} from docs/results/records.\n\n"
-    return head + page.ledger(report).strip() + "\n"
+    return head + report_pages.ledger(report).strip() + "\n"
 
 
 def stem(exhibit: Exhibit, experiment: str, name: str) -> str:
@@ -131,9 +131,13 @@ def results_pages(report: Report, folder: Path, bundles: Path = BUNDLES) -> dict
     """
     shown = [_page(section, folder, bundles) for section in report.sections]
     papers = groupby(shown, lambda page: page["exhibit"].cited)
-    pages = {f"{p['exhibit'].name}.md": page.render("exhibit.md.jinja", page=p) for p in shown}
-    pages["README.md"] = page.render("results.md.jinja", pages=[(n, list(p)) for n, p in papers])
-    pages["bench.md"] = page.render(
+    pages = {
+        f"{p['exhibit'].name}.md": report_pages.render("exhibit.md.jinja", page=p) for p in shown
+    }
+    pages["README.md"] = report_pages.render(
+        "results.md.jinja", pages=[(n, list(p)) for n, p in papers]
+    )
+    pages["bench.md"] = report_pages.render(
         "bench.md.jinja",
         benches=[_bench(file) for file in sorted(folder.glob("bench[._]*csv"))],
         pictures=[file.stem for file in sorted(folder.glob("bench_*.png"))],
@@ -209,7 +213,7 @@ def _note(folder: Path, name: str, bundles: Path) -> str:
     file = folder / "notes" / f"{name}.md"
     if not file.exists():
         return ""
-    return page.filled(file.read_text().strip(), last=partial(format_last_reading, bundles))
+    return report_pages.filled(file.read_text().strip(), last=partial(format_last_reading, bundles))
 
 
 def format_last_reading(

@@ -37,8 +37,8 @@ from latticework.experiments.records.escapes import (
     escape_markdown,
     escape_terminal,
 )
+from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.identity import FIGURE_GROUPS, run_name
-from latticework.experiments.records.numbers import Estimate
 from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import declared_sweep, experiment_exists, sweep_of_command

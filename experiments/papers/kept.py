@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from latticework.experiments.papers.drawn import Drawn, Picture
-from latticework.experiments.records.numbers import Estimate
+from latticework.experiments.records.estimates import Estimate
 
 INDEX = "drawn.json"
 MOST = 300  # drawn experiments that stay

@@ -13,7 +13,7 @@ standard error.
 import math
 from collections.abc import Sequence
 
-from latticework.experiments.records.numbers import Estimate, estimate
+from latticework.experiments.records.estimates import Estimate, estimate
 from latticework.experiments.records.record import Record
 
 LEVEL = 0.95  # of an interval

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
+from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.identity import flatten_settings, mask_passwords
-from latticework.experiments.records.numbers import KeyNumber
 
 WANDB_ID_FILE = "wandb_id.txt"  # in a folder; moved away with a record that is made again
 

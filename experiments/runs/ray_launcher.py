@@ -115,7 +115,7 @@ def register() -> None:
     """Register the launcher with Hydra, which imports plugins by name from `hydra_plugins` only.
 
     Installed plugins share that package. Where there is none, an empty module stands for it. A
-    sweep that chooses the launcher registers it at its start (experiments/finish.py).
+    sweep that chooses the launcher registers it at its start (experiments/callback.py).
     """
     Plugins.instance().register(RayLauncher)
     try:

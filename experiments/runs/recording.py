@@ -26,6 +26,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from latticework.experiments.records.estimates import columns, headline
 from latticework.experiments.records.files import read_file, read_json
 from latticework.experiments.records.identity import (
     LOCK,
@@ -38,7 +39,6 @@ from latticework.experiments.records.identity import (
     run_name,
     strip_digest,
 )
-from latticework.experiments.records.numbers import columns, headline
 from latticework.experiments.records.record import Record, checksums, describe_damage, load_record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.configuration import (
@@ -47,15 +47,15 @@ from latticework.experiments.runs.configuration import (
     storable,
     validate_config,
 )
-from latticework.experiments.runs.errors import describe_error, wants_traceback
-from latticework.experiments.runs.loggers import Logger, RunInfo, call_tracker
-from latticework.experiments.runs.machine import (
+from latticework.experiments.runs.environment import (
     changed_inputs,
     changed_modules,
     environment_facts,
     input_checksums,
     peak_memory,
 )
+from latticework.experiments.runs.errors import describe_error, wants_traceback
+from latticework.experiments.runs.loggers import Logger, RunInfo, call_tracker
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import explain_crash, stop_on_signals, write_crash_note
 from latticework.experiments.runs.sweeps import Outcome
@@ -74,7 +74,7 @@ def run_and_record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     (`experiments.records.identity`). What happens depends on that record:
 
     - Finished: it is kept. `force=true` runs it again.
-    - Damaged, or of a file that was replaced since (`experiments.runs.machine.inputs`): it is
+    - Damaged, or of a file that was replaced since (`experiments.runs.environment.inputs`): it is
       moved to `outputs/superseded`, and the run starts from the beginning.
     - Unfinished: it resumes from its checkpoint, or starts from the beginning without one.
       Checkpoints that do not fit are moved to `outputs/superseded` too; only those of another kind
@@ -88,7 +88,7 @@ def run_and_record(cfg: DictConfig, prepare: Prepare) -> Outcome:
     asked = Path(HydraConfig.get().runtime.output_dir)
     _mask_files(asked)
     try:
-        # A single run was checked before Hydra made its folder (experiments/finish.py).
+        # A single run was checked before Hydra made its folder (experiments/callback.py).
         # In a sweep each run is checked here, so that a mistake in one does not stop the others.
         config = (
             resolve_config(cfg) if HydraConfig.get().mode == RunMode.RUN else validate_config(cfg)

@@ -20,19 +20,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.files import read_file
 from latticework.experiments.records.identity import has_same_identity
-from latticework.experiments.records.numbers import duration
 from latticework.experiments.runs import storage
+from latticework.experiments.runs.environment import (
+    changed_inputs,
+    changed_modules,
+    environment_facts,
+)
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.loggers import Logger, call_tracker
-from latticework.experiments.runs.machine import changed_inputs, changed_modules, environment_facts
 from latticework.experiments.runs.signals import DeferredSignals
 from latticework.experiments.runs.storage import Checkpoints, Document
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.engine import select_kernel
-from latticework.sampling.memory import LoopState, describe_structure, to_checkpoint
+from latticework.sampling.loop_state import LoopState, describe_structure, to_checkpoint
 from latticework.sampling.metrics import Metric
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ With checkpoints an interrupted run resumes bit for bit. A task with a long loop
 that the loop changes in a dataclass, a Memory, and iterates with `run.resumable`:
 
     @dataclass
-    class Training(Memory):                      # sampling/memory.py
+    class Training(Memory):                      # sampling/loop_state.py
         model: Module
         optimiser: Optimizer
         rng: Generator

@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
+from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.identity import (
     SEEDS,
     affects_run,
@@ -35,7 +36,6 @@ from latticework.experiments.records.identity import (
     digest,
     name_from_overrides,
 )
-from latticework.experiments.records.numbers import duration
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 from latticework.experiments.runs import configuration
 from latticework.experiments.runs.errors import describe_error

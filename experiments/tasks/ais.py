@@ -17,13 +17,13 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, fixed_subset
+from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.likelihood import (
     likelihood_or_ends,
     log_z_lower_bound,
     log_z_or_ends,
     log_z_upper_end,
 )
-from latticework.experiments.records.numbers import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import ensure_trained
@@ -42,7 +42,7 @@ from latticework.sampling.annealing import (
 )
 from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 
 log = logging.getLogger(__name__)
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01

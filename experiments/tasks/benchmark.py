@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.numbers import KeyNumber, finite
+from latticework.experiments.records.estimates import KeyNumber, finite
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
@@ -25,7 +25,7 @@ from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.metrics import Reference
 from latticework.sampling.sample import ChainAcceptance
 from latticework.sampling.targets import why_unsupported
-from latticework.sampling.tuning.course import (
+from latticework.sampling.tuning.setup import (
     MAX_DRAWS,
     MIN_DRAWS,
     WARM_UP,

@@ -30,7 +30,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.numbers import KeyNumber, last_readings
+from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
@@ -42,7 +42,7 @@ from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.clock import Clock
-from latticework.sampling.memory import to_checkpoint
+from latticework.sampling.loop_state import to_checkpoint
 from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.numbers import Estimate, KeyNumber, fact_number
+from latticework.experiments.records.estimates import Estimate, KeyNumber, fact_number
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact

@@ -1,7 +1,7 @@
 """Task: the distribution of a Langevin sampler's states against enumeration (App. B)."""
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.numbers import Estimate, KeyNumber, last_reading
+from latticework.experiments.records.estimates import Estimate, KeyNumber, last_reading
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import (

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.numbers import Estimate, KeyNumber, finite
+from latticework.experiments.records.estimates import Estimate, KeyNumber, finite
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import Annealer, kernel_for_path, log_odds
@@ -29,9 +29,9 @@ from latticework.sampling.chain import Chain
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.memory import LoopState
+from latticework.sampling.ladder_estimates import Levels, levels_of
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.starts import draw_possible
-from latticework.sampling.tempering import Levels, levels_of
 
 
 def log_z(

@@ -21,14 +21,14 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from latticework.data.sentences import Text
-from latticework.experiments.records.numbers import KeyNumber, last_readings
+from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = 300  # distinct characters kept; rarer ones become [UNK]

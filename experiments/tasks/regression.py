@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.splits import Rows, Table, repeated
-from latticework.experiments.records.numbers import KeyNumber, last_readings
+from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
@@ -22,7 +22,7 @@ from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import FEWEST, convergence
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     Better,
     Estimate,
     KeyNumber,
@@ -30,9 +30,9 @@ from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.memory import LoopState
+from latticework.sampling.ladder_estimates import Ladders, Levels, levels_of
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
-from latticework.sampling.tempering import Ladders, Levels, levels_of
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {

@@ -23,16 +23,16 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.data.sentences import Blanks, Infilling, blanks_of
-from latticework.experiments.records.numbers import Better, KeyNumber
+from latticework.experiments.records.estimates import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import FillsBlanks
-from latticework.models.chance import draw_categorical, softmax_weights
+from latticework.models.distributions import draw_categorical, softmax_weights
 from latticework.models.domain import one_hot
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Acceptance, Changed
 
 log = logging.getLogger(__name__)

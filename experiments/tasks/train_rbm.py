@@ -6,7 +6,7 @@ from typing import Any
 from torch.optim import Adam, Optimizer
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.numbers import KeyNumber, last_readings
+from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import Negatives, require_data

@@ -17,11 +17,11 @@ from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 
 from latticework.data.base import Dataset
+from latticework.experiments.records.estimates import Better, KeyNumber
 from latticework.experiments.records.identity import digest
-from latticework.experiments.records.numbers import Better, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.configuration import command_words
-from latticework.experiments.runs.machine import ROOT
+from latticework.experiments.runs.environment import ROOT
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import write_atomically
 from latticework.experiments.tasks.sampling import metric_arrays, target

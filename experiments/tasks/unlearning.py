@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.records.numbers import KeyNumber
+from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel

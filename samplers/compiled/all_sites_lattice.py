@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.decisions import (
+from latticework.samplers.compiled.byte_decisions import (
     BYTES,
     FEW,
     GROUP,
@@ -33,10 +33,10 @@ from latticework.samplers.compiled.decisions import (
     split,
     ties_of,
 )
+from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
-from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]

@@ -1,8 +1,8 @@
 """GWG-1 and locally balanced on graphs, at the cost of a site's neighbours.
 
 On a quadratic target both draw a site with probability w_i / Z(x), w_i = exp(gain_i / 2), and
-accept with probability min(1, Z(x) / Z(y)) (`samplers.flip`). A site is drawn in two stages, as in
-`compiled.gwg_several`. A flip changes the weights of the site and of its neighbours; the sums of
+accept with probability min(1, Z(x) / Z(y)) (`samplers.one_site`). A site is drawn in two stages, as
+in `compiled.gwg_several`. A flip changes the weights of the site and of its neighbours; the sums of
 their blocks are computed afresh. Where Z leaves the range from `LEAST` to `MOST`, all weights are
 computed again, relative to the largest if need be.
 """
@@ -16,14 +16,14 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import wide_exp
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.gwg_several import SeveralState, empty_state
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 
 LEAST, MOST = 1e-200, 1e200
 LARGEST = 700.0  # logarithm of a ratio of Z: a larger one would be infinite, and accepts as well

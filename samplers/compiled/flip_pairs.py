@@ -13,11 +13,11 @@ from torch import Tensor
 
 from latticework.models.forms import PairForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import memory_of, renew, renewals
-from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 from latticework.samplers.gwg import GWG
 
 GROUP = 32  # weights whose sum is kept, so that a draw looks at few numbers

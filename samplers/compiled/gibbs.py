@@ -8,10 +8,11 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import LatticeForm, RBMForm
-from latticework.samplers.blocks import Memory
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
 from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import (
     BinaryForm,
@@ -22,8 +23,7 @@ from latticework.samplers.compiled.sites import (
     renew,
     renewals,
 )
-from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, form_of
+from latticework.samplers.scans import Memory
 
 
 class SitesState(NamedTuple):

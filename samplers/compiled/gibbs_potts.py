@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import PottsForm, PottsGraphForm, PottsLatticeForm, PottsPairForm
-from latticework.samplers.blocks import Memory
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.jit import choice, copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
@@ -24,10 +24,10 @@ from latticework.samplers.compiled.potts import (
     set_value,
     values_of,
 )
+from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.compiled.tally import finish, fresh, record
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, form_of
+from latticework.samplers.scans import Memory
 
 
 class GibbsPottsState(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 
 from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.sites import exponentials, rbm_renew, shift, softplus_change
-from latticework.samplers.compiled.tally import finish, fresh, leave, record
 
 
 @kernel

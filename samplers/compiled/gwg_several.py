@@ -24,9 +24,17 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import (
+    CompiledSampler,
+    Keys,
+    Sums,
+    arrays_of,
+    too_large,
+)
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import (
     change,
     memory_of,
@@ -35,8 +43,6 @@ from latticework.samplers.compiled.sites import (
     renew,
     renewals,
 )
-from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of, too_large
 
 
 class SeveralState(NamedTuple):

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
+from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.langevin import DULA
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import PairForm
-from latticework.models.product import affine
+from latticework.models.matmul import affine
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
-from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
+from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites up to which sums of rows in the cache are faster than a matrix product

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from latticework.models.forms import PottsForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.jit import choice, copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
-from latticework.samplers.compiled.tally import record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
+from latticework.samplers.compiled.running_sums import record_chain
 from latticework.samplers.langevin import DMALA
 
 SMALL = 256  # sites times values up to which sums of rows are faster than a matrix product

@@ -16,8 +16,8 @@ from latticework.samplers.compiled.all_sites_lattice import (
     joined,
     tables_of,
 )
+from latticework.samplers.compiled.compiled_sampler import Keys, Sums
 from latticework.samplers.compiled.langevin import scales
-from latticework.samplers.compiled.twin import Keys, Sums
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep

@@ -20,13 +20,19 @@ from torch import Tensor
 
 from latticework.models.forms import PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import (
+    CompiledSampler,
+    Keys,
+    Sums,
+    arrays_of,
+    too_large,
+)
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import memory_of, renew, set_value, values_of
+from latticework.samplers.compiled.running_sums import finish, fresh, record_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.compiled.tally import finish, fresh, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of, too_large
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 

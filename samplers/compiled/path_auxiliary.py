@@ -21,6 +21,7 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm, LatticeForm, PairForm
 from latticework.samplers.compiled.arithmetic import largest32, wide_exp
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
 from latticework.samplers.compiled.flip_graph import LEAST, MOST, GraphFlipTwin, turn
 from latticework.samplers.compiled.flip_graph import weigh as weigh_graph
@@ -33,9 +34,8 @@ from latticework.samplers.compiled.gwg_several import (
 )
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import memory_of, other, renew, renewals
-from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.path_auxiliary import PAFS
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
-from latticework.models.product import affine
+from latticework.models.matmul import affine
 from latticework.samplers.compiled.jit import choice, inlined, kernel
-from latticework.samplers.compiled.tally import leave
+from latticework.samplers.compiled.running_sums import leave
 
 
 def values_of(x: Tensor) -> Tensor:

@@ -11,9 +11,11 @@ import numpy as np
 from torch import Tensor
 
 from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import SHORT, choice, inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import (
     BinaryForm,
     change,
@@ -26,8 +28,6 @@ from latticework.samplers.compiled.sites import (
     shift,
     softplus_change,
 )
-from latticework.samplers.compiled.tally import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 
 
 class SiteWalkState(NamedTuple):

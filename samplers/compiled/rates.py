@@ -15,10 +15,10 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.forms import Form, array
 from latticework.samplers.compiled.arithmetic import sigmoid32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import below, fill, step_keys
 from latticework.samplers.compiled.rbm import record_states
-from latticework.samplers.compiled.twin import CompiledSampler, Keys
 from latticework.samplers.rates import RatesState, SamplePenalization
 from latticework.samplers.sums import NOTHING, SumRequest, Sums, empty_sums
 

@@ -1,6 +1,6 @@
 """What the compiled kernels of restricted Boltzmann machines share.
 
-Products of a step run by a library (`models.product`), for a chunk of chains. Everything else is in
+Products of a step run by a library (`models.matmul`), for a chunk of chains. Everything else is in
 kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
 
 The hidden inputs W'x + c of a chain are kept. When sites flip, only the rows of W of these sites
@@ -22,12 +22,12 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import RBMForm
-from latticework.models.product import affine
-from latticework.samplers.compiled import tally
+from latticework.models.matmul import affine
+from latticework.samplers.compiled import running_sums
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 
 FRESH = 256  # steps
 ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
@@ -356,5 +356,5 @@ def record(sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, st
 
 @kernel
 def record_states(first, last, sums, x, t, steps):
-    tally.add(sums, first, last, x)
-    tally.record(sums, first, last, x, t, steps)
+    running_sums.add(sums, first, last, x)
+    running_sums.record(sums, first, last, x, t, steps)

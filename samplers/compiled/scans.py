@@ -1,4 +1,4 @@
-"""The blocks that block samplers visit, for several steps at once (`samplers.blocks`).
+"""The blocks that block samplers visit, for several steps at once (`samplers.scans`).
 
 All chains visit the same block. Random numbers come from the stream that chains share.
 """
@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latticework.samplers.blocks import Memory, Scan
 from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import SHARED, philox, unit
+from latticework.samplers.scans import Memory, Scan
 
 
 def start_scan(scan: Scan, sites: int, dim: int) -> Memory:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
-from latticework.models.product import affine
+from latticework.models.matmul import affine
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, reordered
 

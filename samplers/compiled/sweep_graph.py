@@ -15,14 +15,14 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import happens
 from latticework.samplers.compiled.graph import renew, spread
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
-from latticework.samplers.compiled.lanes import LANES, add_neighbours, pack
+from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import below, fill_sites, philox
+from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Sums
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from latticework.models.forms import PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
-from latticework.samplers.compiled.twin import GroupTwin, Keys, Position, Sums
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
 
 SweepForm = PottsGraphForm | PottsLatticeForm

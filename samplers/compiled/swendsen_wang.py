@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PottsLatticeForm
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Position
 from latticework.samplers.compiled.draws import pick
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
 from latticework.samplers.compiled.philox import fill, thresholds, unit
-from latticework.samplers.compiled.tally import add_chain
-from latticework.samplers.compiled.twin import CompiledSampler, Keys, Position
+from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.sums import Sums
 
 

@@ -25,16 +25,16 @@ from latticework.models.forms import (
 )
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
-from latticework.samplers.compiled.jit import reordered
-from latticework.samplers.compiled.philox import step_keys
-from latticework.samplers.compiled.sweep_potts import potts_values
-from latticework.samplers.compiled.twin import (
+from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     GroupTwin,
     NoCompiledKernelError,
     Position,
     form_of,
 )
+from latticework.samplers.compiled.jit import reordered
+from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.compiled.sweep_potts import potts_values
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 from latticework.samplers.tempered import LadderState, Tempered
 

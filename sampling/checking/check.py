@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.checking.examination import CheckCase, CheckOutcome
+from latticework.sampling.checking.check_case import CheckCase, CheckOutcome
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine

@@ -13,9 +13,9 @@ from torch import Generator
 from torch.utils import _pytree as pytree
 
 from latticework.sampling.chain import Chain, Poisoned
-from latticework.sampling.checking.examination import CheckCase, CheckOutcome
-from latticework.sampling.checking.guard import HostReadError, NoHostReads
-from latticework.sampling.memory import to_checkpoint
+from latticework.sampling.checking.check_case import CheckCase, CheckOutcome
+from latticework.sampling.checking.host_reads import HostReadError, NoHostReads
+from latticework.sampling.loop_state import to_checkpoint
 
 LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
 KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")

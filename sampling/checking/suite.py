@@ -20,7 +20,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 
 from latticework.sampling.checking import rules, variations
-from latticework.sampling.checking.examination import (
+from latticework.sampling.checking.check_case import (
     CheckCase,
     CheckOutcome,
     Flow,

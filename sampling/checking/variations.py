@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.samplers.base import UnsupportedModelError
-from latticework.sampling.checking.examination import (
+from latticework.sampling.checking.check_case import (
     CheckCase,
     CheckOutcome,
     deviation,

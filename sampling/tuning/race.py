@@ -29,7 +29,8 @@ from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import States, as_model, check_target, why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.course import (
+from latticework.sampling.tuning.ranking import Interval, geometric, ranks
+from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
     Allowance,
@@ -40,7 +41,6 @@ from latticework.sampling.tuning.course import (
     fit_blocks,
     quality,
 )
-from latticework.sampling.tuning.ranking import Interval, geometric, ranks
 from latticework.sampling.tuning.space import Space, spaces, with_fields
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ from latticework.samplers.rates import (
     SamplePenalization as SamplePenalization,
 )
 from latticework.samplers.relaxed import RMALA as RMALA
-from latticework.samplers.stochastic import StochasticDULA as StochasticDULA
+from latticework.samplers.stochastic_dula import StochasticDULA as StochasticDULA
 from latticework.samplers.svgd import DiscreteSVGD as DiscreteSVGD
 from latticework.samplers.sweep import (
     GibbsSweep as GibbsSweep,

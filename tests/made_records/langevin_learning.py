@@ -9,7 +9,7 @@ import numpy as np
 from fakes import fake, noise
 from numpy.typing import NDArray
 
-from latticework.experiments.records.numbers import published_mean
+from latticework.experiments.records.estimates import published_mean
 from latticework.experiments.records.record import Record
 from made_records.building import SEEDS, Made, curves, each
 from made_records.langevin_sampling import COSTS, costs

@@ -24,7 +24,7 @@ from torch.nn.functional import conv2d, softplus
 from torch.nn.grad import conv2d_input
 
 from latticework.models.graph import Graph
-from latticework.models.product import affine
+from latticework.models.matmul import affine
 
 Burst = Callable[[int], None]  # does the work of a number of steps
 Bytes = NDArray[np.uint8]

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from latticework.experiments.papers.docs_pages import results_pages
-from latticework.experiments.papers.view import Report
+from latticework.experiments.papers.report_content import Report
 from workshop import bench
 from workshop import plain_reference as plain
 from workshop.bench_contenders import Eager, missing, model_of, plain_model

@@ -30,6 +30,14 @@ from latticework.experiments.papers.claims.verdict import (
     value_at,
     values_at_common_end,
 )
+from latticework.experiments.records.estimates import (
+    Estimate,
+    drop_shared_core,
+    estimate,
+    published_estimate,
+    published_mean,
+    step_seconds,
+)
 from latticework.experiments.records.grouping import (
     MIN_COMMON_SEEDS,
     common_values,
@@ -43,14 +51,6 @@ from latticework.experiments.records.likelihood import (
     likelihood_or_ends,
     log_z_gap,
     rows_differ_from_model,
-)
-from latticework.experiments.records.numbers import (
-    Estimate,
-    drop_shared_core,
-    estimate,
-    published_estimate,
-    published_mean,
-    step_seconds,
 )
 from latticework.experiments.records.record import Record
 

@@ -24,7 +24,7 @@ from latticework.experiments.papers.claims.verdict import (
     numbers,
     paired_differences,
 )
-from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
+from latticework.experiments.records.estimates import Estimate, estimate, published_estimate
 from latticework.experiments.records.record import Record
 
 SAMPLERS = ("gibbs", "gwg", "dula", "dmala")

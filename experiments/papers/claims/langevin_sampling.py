@@ -30,8 +30,7 @@ from latticework.experiments.papers.claims.verdict import (
     value_at,
     values_at_common_end,
 )
-from latticework.experiments.records.grouping import group_by, sampler_key
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     Estimate,
     drop_shared_core,
     drop_slow_runs,
@@ -40,6 +39,7 @@ from latticework.experiments.records.numbers import (
     published_mean,
     step_seconds,
 )
+from latticework.experiments.records.grouping import group_by, sampler_key
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3

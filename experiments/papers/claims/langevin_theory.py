@@ -15,8 +15,8 @@ from latticework.experiments.papers.claims.verdict import (
     margin_below,
     records_by_sampler,
 )
+from latticework.experiments.records.estimates import Estimate, estimate, published_estimate
 from latticework.experiments.records.grouping import by_sampler, group_by, sampler_label
-from latticework.experiments.records.numbers import Estimate, estimate, published_estimate
 from latticework.experiments.records.record import Record
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1

@@ -30,8 +30,7 @@ from latticework.experiments.papers.claims.verdict import (
     shortest,
     value_at,
 )
-from latticework.experiments.records.grouping import group_by
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     Estimate,
     drop_shared_core,
     estimate,
@@ -39,6 +38,7 @@ from latticework.experiments.records.numbers import (
     published_mean,
     step_seconds,
 )
+from latticework.experiments.records.grouping import group_by
 from latticework.experiments.records.record import Record
 
 GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates-FPCD")

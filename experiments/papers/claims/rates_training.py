@@ -27,8 +27,8 @@ from latticework.experiments.papers.claims.verdict import (
     run_json_value,
     value_at,
 )
+from latticework.experiments.records.estimates import estimate
 from latticework.experiments.records.grouping import MIN_COMMON_SEEDS
-from latticework.experiments.records.numbers import estimate
 from latticework.experiments.records.record import Record
 
 METHODS = ("cd", "sml", "fpcd")  # of training

@@ -21,18 +21,18 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from latticework.experiments.records.grouping import (
-    group_by,
-    groups,
-    require_one_setting,
-    sampler_label,
-)
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     Estimate,
     drop_shared_core,
     drop_slow_runs,
     estimate,
     step_seconds,
+)
+from latticework.experiments.records.grouping import (
+    group_by,
+    groups,
+    require_one_setting,
+    sampler_label,
 )
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 

@@ -25,7 +25,7 @@ from latticework.data.base import Dataset
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import capture, make_block
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Metric, Reference
 
 

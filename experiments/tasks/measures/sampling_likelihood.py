@@ -28,7 +28,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domain import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain
-from latticework.sampling.memory import LoopState
+from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Metric, Reference, Steps, Trace, Unsettled
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB

@@ -1,6 +1,6 @@
 """The net: what the committed records determine, as text, and three smoke runs bit by bit.
 
-    python tests/net.py build/before   # before a change, and build/after after it
+    python tests/snapshot.py build/before   # before a change, and build/after after it
     diff -r build/before build/after   # prints nothing if the change keeps every number
 
 `results/` has the numbers and tables of docs/results, and `ledger.txt` each verdict with all of its
@@ -26,7 +26,7 @@ from latticework.experiments.papers.claims.ledger import Entry, judge
 from latticework.experiments.papers.docs_pages import TABLES, stem
 from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.inventory import ExperimentStatus, load_statuses, pools
+from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses, pools
 from latticework.experiments.records.record import load_all
 
 KNOWN = catalogue()

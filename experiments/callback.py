@@ -26,10 +26,7 @@ from omegaconf import DictConfig
 
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
-from latticework.experiments.records.files import read_file
-from latticework.experiments.records.grouping import TARGET_GROUPS, settings_table
-from latticework.experiments.records.identity import FIGURE_GROUPS, SEEDS, strip_digest
-from latticework.experiments.records.numbers import (
+from latticework.experiments.records.estimates import (
     BEST,
     TIE,
     Estimate,
@@ -41,6 +38,9 @@ from latticework.experiments.records.numbers import (
     headline,
     mark_best,
 )
+from latticework.experiments.records.files import read_file
+from latticework.experiments.records.grouping import TARGET_GROUPS, settings_table
+from latticework.experiments.records.identity import FIGURE_GROUPS, SEEDS, strip_digest
 from latticework.experiments.records.record import Record, load_record, read_records
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.configuration import (

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from latticework.models.product import onednn, use_onednn
+from latticework.models.matmul import onednn, use_onednn
 
 FEW = 0.25  # of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry
 LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)

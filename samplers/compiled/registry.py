@@ -15,9 +15,9 @@ from latticework.models.forms import (
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
 from latticework.samplers.block_gibbs import BlockGibbs
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError, form_of
 from latticework.samplers.compiled.folders import switched_off
 from latticework.samplers.compiled.tempered import tempered_twin
-from latticework.samplers.compiled.twin import NoCompiledKernelError, form_of
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG

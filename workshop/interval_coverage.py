@@ -1,6 +1,6 @@
 """How often the printed 95 % intervals of log Z hold its exact value, by estimator and engine.
 
-    python -m workshop.coverage --out docs/results/coverage.csv
+    python -m workshop.interval_coverage --out docs/results/coverage.csv
 
 All repetitions of a row are the chains of one call: eight ladders each of tempering, `CHAINS`
 chains of AIS, or as many particles in ten runs of an SMC sampler. Short budgets are rows, too:
@@ -27,7 +27,7 @@ from latticework.samplers.tempered import Tempered
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.tempering import Ladders, levels_of
+from latticework.sampling.ladder_estimates import Ladders, levels_of
 
 LADDERS, CHAINS, RUNS = 8, 40, 10
 ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or chain

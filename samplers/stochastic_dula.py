@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import DataModel, EnergyModel
-from latticework.models.chance import uniform
+from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count
 from latticework.samplers.langevin import DULA
 

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.compiled_sampler import Keys, Sums
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
 from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
     BinaryForm,
@@ -29,8 +31,6 @@ from latticework.samplers.compiled.sites import (
     renew,
     renewals,
 )
-from latticework.samplers.compiled.tally import finish, fresh, leave, record
-from latticework.samplers.compiled.twin import Keys, Sums
 from latticework.samplers.hamming import HammingBall
 
 GROUP = 256  # factors that are multiplied before a logarithm is taken

@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.chance import draw_categorical
+from latticework.models.distributions import draw_categorical
 from latticework.models.domain import Binary
 from latticework.samplers.base import Info, Sampler, decide, metropolis
 

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.chance import random_integers, uniform
+from latticework.models.distributions import random_integers, uniform
 from latticework.samplers.base import UnsupportedModelError
 
 Scan = Literal["systematic", "random", "shuffled", "scopes"]

@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 
 from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.draw import markdown as table
-from latticework.experiments.papers.view import Part, Report
+from latticework.experiments.papers.report_content import Part, Report
 from latticework.experiments.records.escapes import escape_markdown
-from latticework.experiments.records.numbers import format_estimate
+from latticework.experiments.records.estimates import format_estimate
 
 HERE = Path(__file__).parent
 PAGE = """<!doctype html>

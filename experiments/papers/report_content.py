@@ -21,15 +21,15 @@ from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
-from latticework.experiments.papers.inventory import (
+from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
+from latticework.experiments.papers.run_status import (
     SCALES,
     ExperimentStatus,
     command,
     load_statuses,
     pools,
 )
-from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
-from latticework.experiments.records.numbers import duration, share_text
+from latticework.experiments.records.estimates import duration, share_text
 from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import extra_override_sets
