@@ -43,7 +43,7 @@ def prepare(cfg: DictConfig, run: Run) -> Callable[[], None]:
     if data is not None:
         parts = ("variant", "substitute", "fingerprint")
         run.note(data={part: getattr(data, part) for part in parts})
-    with run.seeded("model"):
+    with run.seed_global_rng("model"):
         model = instantiate(cfg.model)
     sampler = instantiate(cfg.sampler, _convert_="all")
     task = instantiate(cfg.task, _convert_="all")

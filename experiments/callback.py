@@ -126,7 +126,7 @@ class RunCallback(Callback):
         _call_or_print_error(self._show_job, outcome)
 
     def _show_job(self, outcome: Outcome) -> None:
-        progress = self.clock.ended(outcome.how in ("finished", "failed")) if self.clock else ""
+        progress = self.clock.count_run(outcome.how in ("finished", "failed")) if self.clock else ""
         record = (
             _call_or_print_error(load_record, outcome.path)
             if outcome.how in FINISHED_OUTCOMES

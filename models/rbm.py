@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class RBM(EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
-    Weights start from N(0, 0.01^2) by the global generator (`Run.seeded` seeds it), biases at 0.
-    The model is `untrained` until a state is loaded, or the attribute is set to False.
+    Weights start from N(0, 0.01^2) by the global generator (`Run.seed_global_rng` seeds it), biases
+    at 0. The model is `untrained` until a state is loaded, or the attribute is set to False.
     """
 
     offset = 0.0  # of log p: what the known units of `given` have of it

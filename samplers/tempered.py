@@ -255,7 +255,7 @@ class Tempered(Sampler):
         first = len(schedule) - len(hot)
         level = torch.arange(first, len(schedule), device=x.device)
         level = level.unsqueeze(1).expand(-1, len(x)).contiguous()
-        kernel, known = self.begun(replicas, level, schedule, scales, model)
+        kernel, known = self.kernel_at_levels(replicas, level, schedule, scales, model)
         up = schedule.new_zeros(len(schedule) - 1, len(x))
         turn = torch.zeros((), dtype=torch.long, device=x.device)
         trips = torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -277,7 +277,7 @@ class Tempered(Sampler):
             return self.inner
         return with_scales(self.inner, scales[level].flatten().to(x))
 
-    def begun(
+    def kernel_at_levels(
         self, replicas: Tensor, level: Tensor, schedule: Tensor, scales: Tensor, model: EnergyModel
     ) -> tuple[Any, Cache]:
         """The kernel's state at `replicas`, all at their levels, and what the path knows there."""
@@ -309,11 +309,11 @@ class Tempered(Sampler):
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
         coldest = _rows_at(state.level, len(state.schedule) - 1)
-        state, info = self.stepped(state, model, rng)
+        state, info = self.step_replicas(state, model, rng)
         parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
         return state, Info(*parts)
 
-    def stepped(
+    def step_replicas(
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
         """A step, with what its kernel says of all replicas, which have levels of `state`."""
@@ -441,7 +441,7 @@ def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
         logs, mean = torch.zeros_like(state.scales), torch.zeros_like(mean)
         for _ in range(2**number):
             made, level = made + 1, state.level
-            state, info = sampler.stepped(state, model, rng)
+            state, info = sampler.step_replicas(state, model, rng)
             rejected += 1 - acceptance(state.up + state.down).mean(1)
             if sampler.has_base:  # more levels would not make draws from b = 0 possible
                 impossible[0] += state.up[0].isneginf().double().mean()

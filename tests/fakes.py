@@ -39,7 +39,7 @@ class Fake(Record):
     def arrays(self, name: str) -> dict[str, Any]:
         return self.document["stored"][name]
 
-    def has(self, name: str) -> bool:
+    def has_array(self, name: str) -> bool:
         return name in self.document.get("stored", {})
 
 

@@ -442,7 +442,7 @@ def test_a_run_that_was_killed_ends_with_the_same_numbers(tmp_path, left):
     first.left = left
     with pytest.raises(KeyboardInterrupt):
         task(first, **settings)
-    second.take_up({})
+    second.load_checkpoints({})
     task(second, **settings)
     assert second.notes == whole.notes
     files = [(run.path / "metrics.csv").read_text() for run in (whole, second)]

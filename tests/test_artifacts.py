@@ -136,7 +136,7 @@ def test_a_trained_model_is_shared_by_all_seeds(tmp_path):
     models = []
     for name, seed in (("a", 0), ("b", 1)):
         run = new_run(tmp_path, name, seed=seed)
-        with run.seeded("model"):
+        with run.seed_global_rng("model"):
             model = RBM(64, 5)
         untrained = model.weight.clone()
         models.append(pretrained(model=model, data=data, run=run, sampler=BlockGibbs(), **settings))
@@ -144,7 +144,7 @@ def test_a_trained_model_is_shared_by_all_seeds(tmp_path):
     assert torch.equal(models[0].weight, models[1].weight)
     assert len(list(tmp_path.glob("artifacts/rbm-*"))) == 1
     other = new_run(tmp_path, "c", model_seed=1)
-    with other.seeded("model"):
+    with other.seed_global_rng("model"):
         model = RBM(64, 5)
     pretrained(model=model, data=data, run=other, sampler=BlockGibbs(), **settings)
     assert not torch.equal(model.weight, models[0].weight)

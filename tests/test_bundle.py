@@ -90,11 +90,11 @@ def test_a_bundle_reads_as_the_records_do(outputs, bundle):
 
 def test_only_arrays_that_are_read_are_kept(outputs, bundle):
     (one, *_) = load_all(bundle)
-    assert one.has("convergence")
-    assert one.has("trace")  # the run stored it
+    assert one.has_array("convergence")
+    assert one.has_array("trace")  # the run stored it
     with pytest.raises(FileNotFoundError, match=r"holds no trace\.npz"):
         one.arrays("trace")
-    assert not one.has("never stored")
+    assert not one.has_array("never stored")
     assert {"last", "trace"} <= set(one.document["left_out"])
 
 
@@ -125,7 +125,7 @@ def test_new_records_join_those_of_the_bundle(outputs, bundle, tmp_path, capsys)
     assert "left out, except of the first seeds: story of run.json" in capsys.readouterr().out
     assert [record.document.get("entries_left_out") for record in joined] == [None, ["story"], None]
     assert joined[2].document["seconds_per_step"] == old[1].document["seconds_per_step"]
-    assert joined[2].has("convergence")
+    assert joined[2].has_array("convergence")
     assert packed(folder, tmp_path) == 0  # without --add, only the folder's runs
     assert len(load_all(bundle)) == 2
 
@@ -204,7 +204,7 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
     made = {m.name: m for m in make_all(declared("ising_sampling", "paper").config, records)}
     assert made["fig3"].content is not None
     assert made["fig2_right"].content is None
-    assert "holds no convergence.npz" in made["fig2_right"].wanting
+    assert "holds no convergence.npz" in made["fig2_right"].reason_not_made
     shutil.rmtree(next((folder / "ising_sampling" / "paper").glob("sampler=gwg*")))
     assert packed(folder, tmp_path, "--add") == 0  # keeps a run without its array
     assert len(load_all(tmp_path / "ising_sampling.zip")) == 2

@@ -41,7 +41,7 @@ class CrashError(Exception):
 def begin(path, config=CONFIG, checkpoint=0.0, device="cpu", force=False):
     path.mkdir(exist_ok=True)
     run = Run(path, config=config, checkpoint=checkpoint, device=device)
-    run.take_up(config, force=force)
+    run.load_checkpoints(config, force=force)
     return run
 
 

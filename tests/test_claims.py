@@ -113,8 +113,8 @@ def test_an_open_claim_says_how_many_seeds_would_decide(others):
 
 def test_the_binding_margin_is_the_closest_to_failing():
     clear, close, unknown = (Margin("", v) for v in ((9.0, 9.1), (0.5, 0.9), (5.0,)))
-    assert Finding((clear, close)).binding is close
-    assert Finding((clear, unknown)).binding is unknown
+    assert Finding((clear, close)).weakest_margin is close
+    assert Finding((clear, unknown)).weakest_margin is unknown
 
 
 def test_a_quantity_of_zero_is_shown_as_zero():
@@ -243,7 +243,7 @@ def test_runs_that_do_not_suffice_say_what_is_missing():
 def test_a_seed_that_chose_settings_does_not_judge():
     """Seed 0 alone would refute the claim."""
     records = [fake({"x": [-99.0]}, seed=0), *GOOD[1:]]
-    chose = dataclasses.replace(claim(mean_of), chose=0)
+    chose = dataclasses.replace(claim(mean_of), tuning_seed=0)
     pools = {"ising_sampling": [Pool("paper", True, records)]}
     (with_it,), (without,) = judge(pools, [claim(mean_of)]), judge(pools, [chose])
     assert (with_it.verdict, without.verdict) == (OPEN, HOLDS)
@@ -399,7 +399,7 @@ def test_limits_are_corrected_for_the_number_of_margins():
     for record in records:
         record.document.update(log_z_lower_error=0.0, log_z_upper_error=0.0)
     finding = the("table1-caltech").judge(records)
-    margin = finding.binding
+    margin = finding.weakest_margin
     assert margin.interval()[1] < 0
     assert margin.interval(corrected(4)) == pytest.approx(
         Margin("", (-2.0, -3.0, -4.0)).interval(corrected(4))

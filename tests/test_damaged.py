@@ -151,7 +151,7 @@ def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
     monkeypatch.setattr(Record, "fingerprint", "")
     made = draw(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["good"]
-    assert made.failed == made.wanting
+    assert made.failed == made.reasons_not_made
     assert made.failed[0].startswith("bad was not made: ValueError")
 
 

@@ -101,8 +101,8 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     assert [picture.name for picture in made.pictures] == ["fine"]
     failed = ["value was not made: ValueError: bad ink", "key was not made: KeyError: 'x'"]
     assert made.failed == failed
-    assert made.wanting[:2] == failed
-    assert made.wanting[2] == "lookup was not made: no record holds x"
+    assert made.reasons_not_made[:2] == failed
+    assert made.reasons_not_made[2] == "lookup was not made: no record holds x"
     report = Report({}, [], [], failed)
     monkeypatch.setattr(docs_pages, "gather", lambda *_, **__: report)
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):

@@ -135,16 +135,16 @@ def test_l1_and_the_largest_gradient(tmp_path):
     positive, negative = rows(TRUTH, 30), rows(TRUTH, 30, seed=1)
     made = learner(Run(tmp_path), model, data)
     made.gradient(positive, negative)
-    norm = made.bounded()
+    norm = made.clip_gradient()
     plain = model.coupling.grad.clone()
     assert norm == pytest.approx(float(plain.norm()))
     made = learner(Run(tmp_path), model, data, l1=0.3)
     made.gradient(positive, negative)
-    made.bounded()
+    made.clip_gradient()
     torch.testing.assert_close(model.coupling.grad, plain + 0.3 * model.coupling.sign())
     made = learner(Run(tmp_path), model, data, largest_gradient=norm / 4)
     made.gradient(positive, negative)
-    assert made.bounded() == pytest.approx(norm)  # as it was
+    assert made.clip_gradient() == pytest.approx(norm)  # as it was
     torch.testing.assert_close(model.coupling.grad, plain / 4, rtol=1e-4, atol=1e-7)
 
 

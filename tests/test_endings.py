@@ -204,21 +204,21 @@ def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatc
     """One of 6 runs was there before, and the first that worked compiled kernels for 50 s."""
     clock = SweepProgress.started(tmp_path, 6)
 
-    def ended(at, executed=True, process=1):
+    def count_run(at, executed=True, process=1):
         monkeypatch.setattr("os.getpid", lambda: process)
         monkeypatch.setattr("time.monotonic", lambda: at)
-        return clock.ended(executed)
+        return clock.count_run(executed)
 
-    assert ended(1.0, executed=False) == "1 of 6 runs"
-    assert ended(50.0) == "2 of 6 runs"
-    assert ended(70.0) == "3 of 6 runs, about 60 s to go"
-    assert ended(75.0, process=2) == "4 of 6 runs, about 40 s to go"
-    assert ended(95.0, process=2) == "5 of 6 runs, about 10 s to go"  # two at a time
-    assert ended(96.0, process=2) == "6 of 6 runs"
+    assert count_run(1.0, executed=False) == "1 of 6 runs"
+    assert count_run(50.0) == "2 of 6 runs"
+    assert count_run(70.0) == "3 of 6 runs, about 60 s to go"
+    assert count_run(75.0, process=2) == "4 of 6 runs, about 40 s to go"
+    assert count_run(95.0, process=2) == "5 of 6 runs, about 10 s to go"  # two at a time
+    assert count_run(96.0, process=2) == "6 of 6 runs"
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
-    assert SweepProgress.started(tmp_path, 0).ended(executed=True) == "1 runs so far"
+    assert SweepProgress.started(tmp_path, 0).count_run(executed=True) == "1 runs so far"
 
 
 # Which is best.

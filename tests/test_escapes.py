@@ -222,7 +222,9 @@ def hostile_report() -> report_content.Report:
     finding = Finding([Margin(HOSTILE, (1.0, 2.0))], numbers, note=HOSTILE)
     entry = Entry(claim, Verdict.OPEN, "paper", finding, needs=HOSTILE)
     table = pd.DataFrame({HOSTILE: [HOSTILE]})
-    drawn = report_content.Drawings(tables=[("own", table)], wanting=[HOSTILE], failed=[HOSTILE])
+    drawn = report_content.Drawn(
+        tables=[("own", table)], reasons_not_made=[HOSTILE], failed=[HOSTILE]
+    )
     facts, remedies = [("Data", HOSTILE)], [("python run.py", "makes it again")]
     part = report_content.Part(
         "ising_sampling", "python run.py", None, drawn, facts, [HOSTILE], remedies

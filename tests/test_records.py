@@ -386,9 +386,9 @@ def test_a_generator_depends_on_seed_and_purpose_only(tmp_path):
 
 def test_seeded_code_leaves_the_global_generator_alone(tmp_path):
     state = torch.get_rng_state()
-    with Run(tmp_path, seed=1).seeded("model"):
+    with Run(tmp_path, seed=1).seed_global_rng("model"):
         first = torch.rand(3)
-    with Run(tmp_path, seed=2).seeded("model"):
+    with Run(tmp_path, seed=2).seed_global_rng("model"):
         assert torch.equal(torch.rand(3), first)
     assert torch.equal(torch.get_rng_state(), state)
 

@@ -233,7 +233,7 @@ def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     sweep = declared_sweep("ising_sampling", "smoke")
     found = sweep_of_command(sweep.config, words).found(load_all(tmp_path))
     assert [r.config["sampler"]["step_size"] for r in found] == [0.2, 0.9]
-    assert [sweep.stands_for(record) for record in found] == [{"sampler=dula,seed=0"}, None]
+    assert [sweep.runs_of_record(record) for record in found] == [{"sampler=dula,seed=0"}, None]
     assert (
         sweep_of_command(sweep.config, ["sampler.step_size=interval(0,1)"]).runs == ()
     )  # a search's
@@ -252,7 +252,7 @@ def stands_for(sweep, record, *words, **changes):
             node = node[name]
         node[last] = value
     document = {**record.document, "overrides": list(words), "config": config}
-    return sweep.stands_for(Record(Path("run"), document))
+    return sweep.runs_of_record(Record(Path("run"), document))
 
 
 def test_a_run_that_names_no_seed_has_the_default_one():
@@ -278,7 +278,7 @@ def test_a_record_of_before_a_default_was_changed_decides_nothing(bundle):
     """Each number of its parts in turn is what a default was before; its words are those of now."""
     sweep = declared_sweep(bundle, "paper")
     records = load_all(BUNDLES / f"{bundle}.zip")
-    mine, _ = sweep.divided(records)
+    mine, _ = sweep.split_records(records)
     assert mine
     record = mine[0]
     words = record.document["overrides"]
@@ -464,7 +464,7 @@ def test_kept_figures_are_files_that_come_back_as_they_were(tmp_path):
 
     def shown(drawn):
         tables = [(name, markdown(table)) for name, table in drawn.tables]
-        return drawn.pictures, tables, drawn.wanting, drawn.failed
+        return drawn.pictures, tables, drawn.reasons_not_made, drawn.failed
 
     whole = shown(drawn_once())
     for _ in range(2):
@@ -615,7 +615,7 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     held = ExperimentStatus(
         "ais_small", "paper", declared_sweep("ais_small", "paper").config, "outputs", (), []
     )
-    part = report_content.Part("ais_small", "its command", held, report_content.Drawings(), [], [])
+    part = report_content.Part("ais_small", "its command", held, report_content.Drawn(), [], [])
     sections = [report_content.Section(exhibit, [], [part], [], "complete")]
     for name in ("table1", "table1_beside"):
         (tmp_path / TABLES).mkdir(exist_ok=True)

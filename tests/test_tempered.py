@@ -209,7 +209,7 @@ def test_the_acceptance_of_each_level_is_that_aimed_at(compiled):
         rng, scales = Generator().manual_seed(0), state.scales.clone()
         for number in range(150):
             level = state.level
-            state, info = sampler.stepped(state, model, rng)
+            state, info = sampler.step_replicas(state, model, rng)
             if number >= 50:
                 by_level = info.accept_prob.view_as(level).gather(0, level.argsort(0))
                 total = total + by_level.mean(1) / 100

@@ -43,7 +43,7 @@ DATA = Dataset(stripes()[:200], stripes()[200:250], stripes()[250:], (8,), "stri
 
 
 def make(run, hidden=4, kind=lw.RBM):
-    with run.seeded("model"):
+    with run.seed_global_rng("model"):
         return kind(8, hidden)
 
 

@@ -133,7 +133,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     constant in a run has no ESS: it is left out for that run, and counted below the name. Raises
     LookupError if no record has a trace, or if the numbers of chains differ.
     """
-    kept = [r for r in records if r.choices["sampler"] in samplers and r.has("convergence")]
+    kept = [r for r in records if r.choices["sampler"] in samplers and r.has_array("convergence")]
     if not kept:
         raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
     kept, without = timed_runs_and_note(kept)

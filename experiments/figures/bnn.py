@@ -174,7 +174,9 @@ def budget_columns(record: Record) -> dict[str, object]:
 
 def diagnosis(group: list[Record], name: str) -> Estimate | None:
     """R-hat or ESS: the median over predictions, averaged over seeds; None if not recorded."""
-    stored = [record.arrays("convergence")[name] for record in group if record.has("convergence")]
+    stored = [
+        record.arrays("convergence")[name] for record in group if record.has_array("convergence")
+    ]
     known = [values[~np.isnan(values)] for values in stored]
     medians = [float(np.median(values)) for values in known if len(values)]
     return estimate(medians) if medians else None

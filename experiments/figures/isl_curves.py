@@ -62,7 +62,9 @@ def final_isl(records: list[Record], data: str, few: int = 100) -> pd.DataFrame:
     are left out beside substitute data. Raises LookupError unless there are records of rates-FPCD,
     with a single setting.
     """
-    records = [record for record in records if "isl" in record.metrics and record.has("parzen")]
+    records = [
+        record for record in records if "isl" in record.metrics and record.has_array("parzen")
+    ]
     found = groups(records)
     rivals = [record for g in found if g.key == ("rates_fpcd", 0) for record in g.records]
     curves = [_curve(record) for record in require_one_setting(rivals)]

@@ -204,7 +204,7 @@ def _part(exhibit: Exhibit, part: Part, folder: Path) -> dict[str, Any]:
         "tables": [(name, (folder / TABLES / f"{name}.md").read_text().strip()) for name in tables],
         "facts": [fact for fact in part.facts if fact[0] not in HIDDEN],
         "remedies": part.remedies,
-        "problems": [text for text in part.problems if text not in part.drawn.wanting],
+        "problems": [text for text in part.problems if text not in part.drawn.reasons_not_made],
     }
 
 

@@ -78,7 +78,7 @@ class DrawnItem(NamedTuple):
         return not isinstance(self.error, LookupError | FileNotFoundError | None)
 
     @property
-    def wanting(self) -> str:
+    def reason_not_made(self) -> str:
         """The reason why it could not be made, in one line; else ""."""
         if self.error is None:
             return ""
@@ -220,7 +220,7 @@ def draw_for_command(
         if experiment_exists(config.name)
         else sweep_of_command(config)
     )
-    mine, others = sweep.divided(records)
+    mine, others = sweep.split_records(records)
     if not (mine or words):  # redrawing an experiment that has only runs with other settings
         return draw_all(config, folder, others, OWN_RUNS_FOLDER)
     wanted = command.found(records) if command.runs else others
@@ -250,10 +250,12 @@ def draw_all(
         if made.content is None:
             if made.failed:
                 written.failed.append(
-                    f"{made.name} was not drawn: {made.wanting} {_name_records(records)}"
+                    f"{made.name} was not drawn: {made.reason_not_made} {_name_records(records)}"
                 )
             else:
-                log.warning("%s was not drawn: %s", made.name, escape_terminal(made.wanting))
+                log.warning(
+                    "%s was not drawn: %s", made.name, escape_terminal(made.reason_not_made)
+                )
             continue
         try:
             written.files.append(_written(made.content, folder / made.kind / within, made.name))

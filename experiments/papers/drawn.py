@@ -25,12 +25,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Figures and tables made from a holding; `wanting` says why others could not be made.
+    """Figures and tables made from a holding; `reasons_not_made` says why others could not be made.
 
-    `failed` are the ones in `wanting` that fail because of a mistake in the code.
+    `failed` are the ones in `reasons_not_made` that fail because of a mistake in the code.
     """
 
     pictures: list[Picture] = field(default_factory=list)
     tables: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
-    wanting: list[str] = field(default_factory=list)
+    reasons_not_made: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)

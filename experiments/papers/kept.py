@@ -68,7 +68,7 @@ def _write(place: Path, drawn: Drawn) -> None:
         document = {
             "pictures": pictures,
             "tables": [{"name": name, **_plain(frame)} for name, frame in drawn.tables],
-            "wanting": drawn.wanting,
+            "reasons_not_made": drawn.reasons_not_made,
             "failed": drawn.failed,
         }
         (entry / INDEX).write_text(json.dumps(document))
@@ -87,7 +87,7 @@ def _read(place: Path) -> Drawn:
         texts = {suffix: content.decode() for suffix, content in contents.items()}
         pictures.append(Picture(entry["name"], image, texts))
     tables = [(table["name"], _frame(table)) for table in document["tables"]]
-    return Drawn(pictures, tables, list(document["wanting"]), list(document["failed"]))
+    return Drawn(pictures, tables, list(document["reasons_not_made"]), list(document["failed"]))
 
 
 def _verified(place: Path, number: int, digests: Mapping[str, str]) -> dict[str, bytes]:

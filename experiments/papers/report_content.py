@@ -68,12 +68,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Section:
-    """An exhibit: `parts` at each experiment's best scale, `below` at its other scales."""
+    """An exhibit: `parts` at each experiment's best scale, `other_scales` at the others."""
 
     exhibit: Exhibit
     entries: list[Entry]
     parts: list[Part]
-    below: list[Part]
+    other_scales: list[Part]
     state: str
 
 
@@ -220,14 +220,16 @@ def draw(held: ExperimentStatus) -> Drawn:
             try:
                 made.pictures.append(_rendered(one.name, figure))
             except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
-                made.wanting.append(f"{one.name} was not made: {errors.describe_error(error)}")
-                made.failed.append(made.wanting[-1])
+                made.reasons_not_made.append(
+                    f"{one.name} was not made: {errors.describe_error(error)}"
+                )
+                made.failed.append(made.reasons_not_made[-1])
             plt.close(figure)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
         else:
-            made.wanting.append(f"{one.name} was not made: {one.wanting}")
-            made.failed.extend(made.wanting[-1:] if one.failed else ())
+            made.reasons_not_made.append(f"{one.name} was not made: {one.reason_not_made}")
+            made.failed.extend(made.reasons_not_made[-1:] if one.failed else ())
     return made
 
 
@@ -246,7 +248,7 @@ def _section(
     known: Catalogue,
 ) -> Section:
     parts: list[Part] = []
-    below: list[Part] = []
+    other_scales: list[Part] = []
     for experiment, names in exhibit.of.items():
         some = held.get(experiment, [])
         best = next((one for one in some if one.shown), None)
@@ -256,17 +258,17 @@ def _section(
                 experiment, one.command, one, made, facts(one), *_problems(one, made, known)
             )
             # A better scale that has only begun is listed with the best scale that has records.
-            (below if one.shown and one is not best else parts).append(part)
+            (other_scales if one.shown and one is not best else parts).append(part)
         if not some:
             parts.append(Part(experiment, command(experiment), None, Drawn(), [], []))
     own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
-    return Section(exhibit, own, parts, below, _state(parts))
+    return Section(exhibit, own, parts, other_scales, _state(parts))
 
 
 def _chosen(made: Drawn, names: list[str] | None) -> Drawn:
     if names is None:
         return made
-    wanting = [text for text in made.wanting if text.split()[0] in names]
+    wanting = [text for text in made.reasons_not_made if text.split()[0] in names]
     pictures = [one for one in made.pictures if one.name in names]
     tables = [(name, frame) for name, frame in made.tables if name in names]
     return Drawn(pictures, tables, wanting)
@@ -330,7 +332,7 @@ def _problems(
         remedies.append((held.command, "makes the outdated runs again"))
     if held.others and held.records:
         problems.append(f"{len(held.others)} more with other settings are not shown")
-    return problems + made.wanting, remedies
+    return problems + made.reasons_not_made, remedies
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:

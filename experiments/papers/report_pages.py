@@ -36,7 +36,7 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     page, text = folder / "index.html", folder / "report.md"
     for section in report.sections:
-        for part in (*section.parts, *section.below):
+        for part in (*section.parts, *section.other_scales):
             for picture in part.drawn.pictures:
                 picture.write(folder / file_name(part, picture.name))
     text.write_text(render("page.md.jinja", report=report))
@@ -107,4 +107,4 @@ def _fresh(entry: Entry) -> str:
     if entry.fresh is None or entry.claim.fresh is None:
         return ""
     verdict, _ = entry.fresh.verdict()
-    return f"Only {entry.claim.fresh.what}: {verdict}, {entry.fresh.binding.text()}"
+    return f"Only {entry.claim.fresh.what}: {verdict}, {entry.fresh.weakest_margin.text()}"

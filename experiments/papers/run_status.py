@@ -115,8 +115,8 @@ def load_status(
     if not (found or failed or stopped):
         return None
     sweep, unique = declared_sweep(experiment, scale), drop_repeated_runs(found)
-    mine, others = sweep.divided(unique)
-    done = frozenset().union(*(sweep.stands_for(record) or () for record in mine))
+    mine, others = sweep.split_records(unique)
+    done = frozenset().union(*(sweep.runs_of_record(record) or () for record in mine))
     faults = tuple(damaged.values())
     return ExperimentStatus(
         experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, faults, stopped,

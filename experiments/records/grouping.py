@@ -183,7 +183,7 @@ def require_records_with(records: Iterable[Record], *names: str, task: str = "")
     """
 
     def holds(record: Record, name: str) -> bool:
-        return name in record.document or name in record.metrics or record.has(name)
+        return name in record.document or name in record.metrics or record.has_array(name)
 
     found = [record for record in records if all(holds(record, name) for name in names)]
     if not found:

@@ -214,7 +214,7 @@ class Record:
         within = self.path.at
         return [n.removeprefix(within) for n in self.path.root.namelist() if n.startswith(within)]
 
-    def has(self, name: str) -> bool:
+    def has_array(self, name: str) -> bool:
         """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()

@@ -343,7 +343,7 @@ def _execute(
     if (path / "run.json").exists():  # it is to be replaced
         storage.set_aside(path, run.outputs)
     (path / TRACKERS).unlink(missing_ok=True)  # of the record before
-    run.take_up(config, force=cfg.force)
+    run.load_checkpoints(config, force=cfg.force)
     if read := input_checksums(config):
         run.note(inputs=read)
     hydra = HydraConfig.get()

@@ -118,7 +118,7 @@ class Run:
         return chosen
 
     @contextmanager
-    def seeded(self, purpose: str) -> Iterator[None]:
+    def seed_global_rng(self, purpose: str) -> Iterator[None]:
         """Seed the global generator inside the block, for code such as `nn.Module.__init__`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_derive(self.model_seed, f"shared/{purpose}"))
@@ -179,7 +179,7 @@ class Run:
                 if signals.came or time.perf_counter() - at >= self.checkpoint:
                     self._write(memory, what, iteration)
                     written, at = iteration, time.perf_counter()
-                signals.act(
+                signals.handle_received(
                     f" at {what} {iteration * each} of {total * each}: the same command resumes "
                     f"from there ({self.checkpoints.folder})"
                 )
@@ -218,7 +218,7 @@ class Run:
             self._cut(self._kept)
             return done
         memory.load_state_dict(document["memory"], self.device)
-        earlier = self._made_elsewhere(document)
+        earlier = self._other_environments(document)
         self.notes = {**json.loads(document["notes"]), **self.notes}
         if earlier:
             self.note(resumed_from=earlier)
@@ -232,7 +232,7 @@ class Run:
             )
         return document["iteration"]
 
-    def _made_elsewhere(self, document: Document) -> list[dict[str, Any]]:
+    def _other_environments(self, document: Document) -> list[dict[str, Any]]:
         """Facts of machine and code in which earlier parts of this run differ from this process."""
         now = environment_facts(self.device, self.config)
         noted = (json.loads(document["notes"]), self.notes)
@@ -240,7 +240,7 @@ class Run:
         parts.append(document.get("facts", now))  # older checkpoints have none
         return [each for n, each in enumerate(parts) if each != now and each not in parts[:n]]
 
-    def take_up(self, config: dict[str, Any], *, force: bool = False) -> None:
+    def load_checkpoints(self, config: dict[str, Any], *, force: bool = False) -> None:
         """Load the checkpoints of an earlier process, or start a new record if none fits.
 
         metrics.csv is truncated to the rows that it had at the last checkpoint. Checkpoints that do

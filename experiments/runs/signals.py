@@ -81,7 +81,7 @@ class DeferredSignals:
         if number == signal.SIGINT:
             signal.signal(number, _stop)
 
-    def act(self, where: str) -> None:
+    def handle_received(self, where: str) -> None:
         """Act on the signals that came, after the checkpoint is written.
 
         The handler of a launcher is called: submitit's ignores SIGTERM, and on SIGUSR2 requeues the

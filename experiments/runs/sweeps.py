@@ -101,7 +101,7 @@ class Sweep:
             )
         return groups
 
-    def stands_for(self, record: Record) -> set[str] | None:
+    def runs_of_record(self, record: Record) -> set[str] | None:
         """The runs of the sweep to which the record belongs; None if it has other settings.
 
         The set is empty for a record with an additional seed, or a variant of the data.
@@ -119,19 +119,19 @@ class Sweep:
                     return {name for name, run in runs if _has_seeds(record, run, settings)}
         return None
 
-    def divided(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+    def split_records(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
         """The records that belong to the sweep (with additional seeds), and the others."""
         mine: list[Record] = []
         others: list[Record] = []
         for record in records:
-            (others if self.stands_for(record) is None else mine).append(record)
+            (others if self.runs_of_record(record) is None else mine).append(record)
         return mine, others
 
     def found(self, records: Sequence[Record]) -> list[Record]:
         """The first record of each of the sweep's runs, in the order of the runs."""
         by_run: dict[str, Record] = {}
         for record in records:
-            for name in self.stands_for(record) or ():
+            for name in self.runs_of_record(record) or ():
                 by_run.setdefault(name, record)
         chosen = {id(by_run[name]): by_run[name] for name in self.runs if name in by_run}
         return list(chosen.values())
@@ -392,7 +392,7 @@ class SweepProgress:
                 pass
         return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
 
-    def ended(self, executed: bool) -> str:
+    def count_run(self, executed: bool) -> str:
         """Count a run; return the progress: `3 of 20 runs, about 4 min to go`.
 
         The estimate leaves out runs that were not `executed`, because their record existed, and the

@@ -107,14 +107,14 @@ def ais(
         _load_best_state(model, states, run, lambda: annealer.trial(model, rows, ladder))
     ladder = betas(budget.steps)
     kernels = annealer.pilot(adapt, ladder) if adapt else [kernel] * budget.readings
-    log_z = annealer.base + annealer.forwards(model, ladder, kernels).value
+    log_z = annealer.base + annealer.run_forward(model, ladder, kernels).value
     if data is None:
         return
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
     scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
     run.note(log_likelihood=scores)
     if back:
-        annealer.backwards(data, ladder, kernels, back, burn_in)
+        annealer.run_reverse(data, ladder, kernels, back, burn_in)
 
 
 def headline(record: Record) -> list[KeyNumber]:
@@ -254,7 +254,7 @@ class Annealer:
         done = anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
         return _score(model, rows, self.base + self.estimated(done).value)["mean"]
 
-    def forwards(
+    def run_forward(
         self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
     ) -> LogNormaliser:
         """By chains from independent sites to the model; stored, and log Z noted."""
@@ -275,7 +275,7 @@ class Annealer:
         )
         return there
 
-    def backwards(
+    def run_reverse(
         self, data: Dataset, ladder: Tensor, kernels: Sequence[Sampler], back: int, burn_in: int
     ) -> None:
         """The upper bound on log Z by `back` chains from training rows to independent sites."""

@@ -75,7 +75,7 @@ def benchmark(
     sampler, space = fit_blocks(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = with_fields(sampler, fields | learnt)
-    run.kernel(chosen, model, [ChainAcceptance()], course.somewhere(run.rng("kernel")))
+    run.kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
     if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
         limits = [each for each in limits if each.unit == "seconds"] or limits

@@ -234,7 +234,7 @@ class Learning(Updates):
         with self.clock:
             positive = self.positive()
             value = self.gradient(positive, self.negative(positive))
-            loss, norm = torch.stack((value.float(), self.bounded().float())).tolist()
+            loss, norm = torch.stack((value.float(), self.clip_gradient().float())).tolist()
             # A chain on its way to infinity passes 1e11 long before: hence the bound on the loss.
             finite = math.isfinite(loss) and math.isfinite(norm)
             if not finite or abs(loss) > self.largest_loss:
@@ -245,7 +245,7 @@ class Learning(Updates):
             self.loss, self.norm = loss, norm
         self.updated = True
 
-    def bounded(self) -> Tensor:
+    def clip_gradient(self) -> Tensor:
         """Add the gradient of the penalty, then clip. Returns the norm before that, a scalar."""
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         for parameter in parameters if self.l1 else []:

@@ -113,7 +113,7 @@ def by_annealing(
     if adapt:
         kernels = annealer.pilot(adapt, ladder)
         pilot += adapt.blocks(kernel) * adapt.steps * budget.readings
-    found = annealer.forwards(model, ladder, kernels)
+    found = annealer.run_forward(model, ladder, kernels)
     low, high = found.interval
     run.note(
         log_z_low=base + low,
@@ -128,7 +128,7 @@ def by_annealing(
     advance(chains, kernel, counted, ladder, run.rng("cost"), runs)
     each = count.evaluations or float(budget.chains)
     if back and data is not None:
-        replace(annealer, runs=0).backwards(data, ladder, kernels, back, 0)
+        replace(annealer, runs=0).run_reverse(data, ladder, kernels, back, 0)
     steps = budget.steps + pilot + budget.steps * back / budget.chains
     run.note(evaluations=each * steps)
 

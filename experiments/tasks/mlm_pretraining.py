@@ -67,7 +67,7 @@ def mlm_pretraining(
     """
     if data is None:
         raise ValueError("training needs sentences; give data=corpus")
-    with run.seeded("network"):
+    with run.seed_global_rng("network"):
         bert = network().to(run.device)
     tokenizer = tokenizer_of(_vocabulary(data, bert.config.vocab_size, run))
     longest = bert.config.max_position_embeddings

@@ -170,7 +170,7 @@ def headline(record: Record) -> list[KeyNumber]:
         floor = {"independent draws": Estimate(last_reading(record, "log_mmd_floor"))}
         numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
     numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
-    traced = traced_numbers(record) if record.has("convergence") else []
+    traced = traced_numbers(record) if record.has_array("convergence") else []
     rates = [one for one in numbers if one.better is None]
     return [*ladders, *(one for one in numbers if one.better), *traced, *rates]
 

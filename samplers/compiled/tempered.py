@@ -62,7 +62,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
         return self.at(x, model)
 
-    def begun(
+    def kernel_at_levels(
         self, replicas: Tensor, level: Tensor, schedule: Tensor, scales: Tensor, model: EnergyModel
     ) -> tuple[Any, Cache]:
         assert self.twin is not None

@@ -146,7 +146,7 @@ class TuningSetup:
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
         x, count = (
-            self.somewhere(Generator().manual_seed(0)),
+            self.draw_starts(Generator().manual_seed(0)),
             EvaluationCounter(self.model, self.chains),
         )
         began = time.perf_counter()
@@ -155,7 +155,7 @@ class TuningSetup:
         seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
         return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
 
-    def somewhere(self, rng: Generator) -> torch.Tensor:
+    def draw_starts(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
         return draw_possible(self.model, self.chains, rng) if self.x is None else self.x
 
@@ -221,7 +221,7 @@ class TuningSetup:
         if not self.pays_for_draws:
             return 0.0
         count = EvaluationCounter(self.model, self.chains)
-        state = sampler.init(self.somewhere(Generator().manual_seed(0)), self.model)
+        state = sampler.init(self.draw_starts(Generator().manual_seed(0)), self.model)
         with torch.no_grad():
             sampler.log_prob(state, count.model)
         return count.evaluations / self.chains
@@ -240,7 +240,7 @@ class TuningSetup:
     def cost(self, sampler: Sampler, unit: Unit) -> float:
         """Seconds of a step of all chains, without diagnostics; or evaluations by each chain."""
         rng = Generator().manual_seed(0)
-        x = self.somewhere(rng)
+        x = self.draw_starts(rng)
         if unit == "evaluations":
             return evaluations_of_step(sampler, self.model, x, rng) / self.chains
         kernel, _ = select_kernel(sampler, self.model, self.engine, [ChainAcceptance()], x)

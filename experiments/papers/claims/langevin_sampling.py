@@ -130,7 +130,7 @@ def _fig2(records: list[Record]) -> tuple[dict[tuple[str, str], Seeds], list[Num
 def fig2_ess(records: list[Record]) -> Finding:
     """Medians of the ESS per second over sites, compared in logarithms."""
     groups = records_by_sampler(
-        drop_shared_core([r for r in records if r.has("convergence")]), (*EXACT, "DMALA")
+        drop_shared_core([r for r in records if r.has_array("convergence")]), (*EXACT, "DMALA")
     )
     medians: dict[str, Seeds] = {}
     for name, group in groups.items():

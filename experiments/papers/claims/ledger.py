@@ -48,7 +48,9 @@ class Claim:
     judge: Callable[[list[Record]], Finding]
     seed: str = "seed"  # the key whose values are independent runs: `model_seed` where it is models
     ours: bool = False  # our reading, and not the paper's own claim
-    chose: int | None = None  # the value of `seed` whose runs chose settings; it does not judge
+    tuning_seed: int | None = (
+        None  # the value of `seed` whose runs chose settings; it does not judge
+    )
     fresh: Fresh | None = None
     cell: tuple[str, str] | None = None  # row and column, for a table of many alike
 
@@ -185,7 +187,7 @@ BATCHES = partial(
     _claim_about, exhibit="table4", experiment="bnn_stochastic", source=f"{DLP}, App. I.5"
 )
 SAMPLES = partial(_claim_about, exhibit="rates-fig1", source=f"{RATES}, Section 5.1")
-ISL = partial(_claim_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", chose=0)
+ISL = partial(_claim_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", tuning_seed=0)
 DIGITS = (("", "USPS"), ("-mnist", "MNIST"))  # name's end, data
 
 CLAIMS = (
@@ -363,7 +365,7 @@ CLAIMS = (
         f"{RATES}, Section 5.1", rates_training.best_training),
     SAMPLES("bolder",
         "Sample penalization's images are larger and bolder than the true distribution's",
-        rates.judge_pixels_on, experiment="rates_fig1", chose=0),
+        rates.judge_pixels_on, experiment="rates_fig1", tuning_seed=0),
     *(
         SAMPLES(f"uniform{end}",
             "Without decay the samples of sample penalization converge to a uniform distribution "
@@ -436,12 +438,12 @@ CLAIMS = (
         fresh=LONGER),
     Claim("rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
         "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
-        f"{RATES}, Section 5.1", rates.decay, chose=0),
+        f"{RATES}, Section 5.1", rates.decay, tuning_seed=0),
     *(
         Claim(f"rates-fig3-{name}{end}", "rates-fig3", experiment,
             f"{words}{data}",
             f"{RATES}, Section 5.1", measure, seed="model_seed", ours=ours or end == "-slow",
-            chose=chose,
+            tuning_seed=chose,
             fresh=FRESH_SPREAD_MODELS if name == "consistency" and not end
             else None if end == "-slow" and late else fresh)
         for name, words, measure, ours, late in (
@@ -507,11 +509,11 @@ def _entry(claim: Claim, pools: Sequence[Pool]) -> Entry:
 
 def _judged(claim: Claim, records: Sequence[Record]) -> Finding:
     """The finding from the runs that may judge."""
-    kept = [record for record in records if record.config.get(claim.seed) != claim.chose]
+    kept = [record for record in records if record.config.get(claim.seed) != claim.tuning_seed]
     finding = claim.judge(kept)
     if len(kept) == len(records):
         return finding
-    without = f"without {claim.seed} {claim.chose}, which chose settings"
+    without = f"without {claim.seed} {claim.tuning_seed}, which chose settings"
     return replace(finding, note="; ".join(filter(None, (finding.note, without))))
 
 

@@ -242,7 +242,9 @@ def judge_pixels_on(records: list[Record]) -> Finding:
     The paper says "larger and bolder" than "the true distribution"; counting pixels is our measure.
     The pixel means of the rates samplers follow those of the training data.
     """
-    groups = records_by_sampler([record for record in records if record.has("sequence")], NAMES)
+    groups = records_by_sampler(
+        [record for record in records if record.has_array("sequence")], NAMES
+    )
     shares = {
         name: by_seed(group, lambda record: float(record.arrays("sequence")["x"].mean()))
         for name, group in groups.items()
@@ -266,7 +268,7 @@ def penalization_uniform(records: list[Record], coding: str | None = None) -> Fi
     kept = [
         record
         for record in records
-        if record.has("sequence")
+        if record.has_array("sequence")
         and all(record.config["sampler"].get(key) == value for key, value in settings.items())
     ]
     records_by_sampler(kept, [SP])

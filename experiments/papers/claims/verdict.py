@@ -166,7 +166,7 @@ class Finding:
     indicative: str = ""
 
     @property
-    def binding(self) -> Margin:
+    def weakest_margin(self) -> Margin:
         """The margin that is closest to failing, relative to its uncertainty."""
 
         def strength(margin: Margin) -> float:

@@ -67,7 +67,7 @@ def snapshots(
             engine=run.engine,
         )
         part.path.mkdir(exist_ok=True)
-        part.take_up(wanted, force=run.config.get("force", False))
+        part.load_checkpoints(wanted, force=run.config.get("force", False))
         learn(model=model, sampler=sampler, data=data, run=part)
         part.checkpoints.remove()
         return {
