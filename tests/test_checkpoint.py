@@ -261,7 +261,7 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
 
     def part(commit, crash_at):
         facts = {"commit": commit, "threads": 1}
-        monkeypatch.setattr(latticework.experiments.runs.run, "facts", lambda *_: facts)
+        monkeypatch.setattr(latticework.experiments.runs.run, "environment_facts", lambda *_: facts)
         run = begin(tmp_path)
         for loop in ("first", "second"):
             for i in run.resumable(One(), loop, total=4):

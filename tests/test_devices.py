@@ -47,8 +47,8 @@ def device(request, monkeypatch):
         return
     original = base.all_done_on_cpu
     for module in list(sys.modules.values()):
-        if getattr(module, "settled", None) is original:
-            monkeypatch.setattr(module, "settled", lambda done: False)
+        if getattr(module, "all_done_on_cpu", None) is original:
+            monkeypatch.setattr(module, "all_done_on_cpu", lambda done: False)
     entered = without_a_gpu(monkeypatch)
     yield torch.device("cpu")
     assert set(entered) <= {torch.device("cpu")}  # that of the chains

@@ -104,10 +104,10 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     assert made.reasons_not_made[:2] == failed
     assert made.reasons_not_made[2] == "lookup was not made: no record holds x"
     report = Report({}, [], [], failed)
-    monkeypatch.setattr(docs_pages, "gather", lambda *_, **__: report)
+    monkeypatch.setattr(docs_pages, "build_report", lambda *_, **__: report)
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):
         docs_pages.refresh(tmp_path)
-    monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: report)
+    monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: report)
     monkeypatch.setattr(latticework.scripts.report, "write", lambda *_: ())
     with pytest.raises(SystemExit) as end:
         latticework.scripts.report.main([f"--outputs={tmp_path}"])

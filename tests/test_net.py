@@ -40,7 +40,7 @@ def test_every_number_is_the_one_that_is_committed(made):
 
 def test_the_pages_are_those_of_the_records(monkeypatch):
     """`python -m latticework.scripts.report --committed` was run after the last change."""
-    monkeypatch.setattr(report_content, "holdings", lambda *_: snapshot.committed())
+    monkeypatch.setattr(report_content, "load_statuses", lambda *_: snapshot.committed())
     monkeypatch.setattr(report_content, "judge", lambda _: snapshot.judged())
     report = report_content.build_report(None, scales=("paper",), drawing=False)
     assert (DOCS / "results" / "ledger.md").read_text() == docs_pages.ledger_page(report)

@@ -216,7 +216,7 @@ def test_herding_ends_in_a_local_maximum():
 def test_compiled_herding_is_the_eager_chain(bound, monkeypatch):
     """Which stops at its fixed point, and counts the chains that do not reach it."""
     model, sampler, counted = rated("compiled", 40, 30), lw.RatesHerding(0.3, sweeps=bound), []
-    monkeypatch.setattr(rates, "settled", lambda done: counted.append(1) or all_done_on_cpu(done))
+    monkeypatch.setattr(rates, "all_done_on_cpu", lambda done: counted.append(1) or all_done_on_cpu(done))
     twin, x = find_compiled_kernel(sampler, model), model.domain.uniform(8, rng(4))
     state, eager, unsettled = twin.init(x, model), sampler.init(x.clone(), model), 0
     for _ in range(60):
@@ -259,7 +259,7 @@ def test_rules(sampler, engine, monkeypatch):
     if engine == "eager":
         state = sampler.init(x, model)
         monkeypatch.setattr(
-            rates, "settled", lambda done: all_done_on_cpu(done.to("meta"))
+            rates, "all_done_on_cpu", lambda done: all_done_on_cpu(done.to("meta"))
         )  # no CPU
         with NoHostReads():
             sampler.step(state, model, rng())

@@ -254,7 +254,7 @@ def test_failures_under_their_own_names_compose_no_run_again(tmp_path, monkeypat
     def composed(*_):
         raise AssertionError
 
-    monkeypatch.setattr(Sweep, "stands_for", composed)
+    monkeypatch.setattr(Sweep, "runs_of_record", composed)
     monkeypatch.setattr(latticework.experiments.callback, "_show_sweep", lambda *_: None)
     words = (*SMALL, *NO_FILE, "~figures", "seed=0,1", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1

@@ -386,7 +386,7 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
     ]
     entries[0] = made.entries[0]  # not run
     made = replace(made, entries=entries)
-    monkeypatch.setattr(latticework.scripts.report, "gather", lambda *_, **__: made)
+    monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: made)
     latticework.scripts.report.main(["--outputs", str(tmp_path)])
     first, *_ = (line for line in capsys.readouterr().out.splitlines() if "claims" in line)
     page = (tmp_path / "report" / "report.md").read_text()
