@@ -302,7 +302,8 @@ def test_commands_that_name_records(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit), errors.one_line_errors():
         raise ValueError(HOSTILE)
     no_controls(capsys.readouterr().err)
-    monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: hostile_report())
+    report = hostile_report()
+    monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: report)
     with pytest.raises(SystemExit) as end:
         latticework.scripts.report.main([f"--outputs={tmp_path}"])
     no_controls(str(end.value.code))

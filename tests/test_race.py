@@ -466,7 +466,12 @@ def test_a_chain_that_never_moved_leaves_no_rank():
 def test_annealed_starts_are_made_once_and_charged(monkeypatch):
     monkeypatch.setattr(starts, "ANNEALED_START_STEPS", 30)
     made, annealed = [], starts.anneal_starts
-    monkeypatch.setattr(contests, "anneal_starts", lambda *words: made.append(1) or annealed(*words))
+
+    def counted(*words):
+        made.append(1)
+        return annealed(*words)
+
+    monkeypatch.setattr(contests, "anneal_starts", counted)
     model = lw.Function(lambda x: x @ torch.linspace(-1, 1, 4), lw.Binary(4))
     contest = Race(model, Allowance(800, "evaluations"), 4, range(3), 2, annealed=True)
     found = contest.enter("dmala", lw.DMALA(0.5), {"step_size": {"low": 0.5, "high": 2.0}})

@@ -216,7 +216,12 @@ def test_herding_ends_in_a_local_maximum():
 def test_compiled_herding_is_the_eager_chain(bound, monkeypatch):
     """Which stops at its fixed point, and counts the chains that do not reach it."""
     model, sampler, counted = rated("compiled", 40, 30), lw.RatesHerding(0.3, sweeps=bound), []
-    monkeypatch.setattr(rates, "all_done_on_cpu", lambda done: counted.append(1) or all_done_on_cpu(done))
+
+    def count(done):
+        counted.append(1)
+        return all_done_on_cpu(done)
+
+    monkeypatch.setattr(rates, "all_done_on_cpu", count)
     twin, x = find_compiled_kernel(sampler, model), model.domain.uniform(8, rng(4))
     state, eager, unsettled = twin.init(x, model), sampler.init(x.clone(), model), 0
     for _ in range(60):
