@@ -20,7 +20,7 @@ from torch.nn.functional import softplus
 
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import bernoulli, softplus_sum
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domains import Binary, Categorical
 from latticework.models.factors import HARD, Factors
 from latticework.models.rbm import RBM
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from latticework.models.domain import Binary, Domain
+from latticework.models.domains import Binary, Domain
 from latticework.models.forms import Form
 
 if TYPE_CHECKING:

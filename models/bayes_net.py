@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import Cache, Predictor
 from latticework.models.constant_columns import Columns, product
-from latticework.models.domain import Binary, one_hot
+from latticework.models.domains import Binary, one_hot
 
 CHUNK = {"cpu": 2**18, "cuda": 2**27}  # hidden activations at a time: a core's cache, 0.5 GB
 

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary, Categorical, Domain, Subset, one_hot
+from latticework.models.domains import Binary, Categorical, Domain, Subset, one_hot
 
 # Values by site or name, or a tensor with NaN at free sites, of all chains or a row for each.
 Known = Mapping[Any, Any] | Tensor

@@ -26,7 +26,7 @@ from latticework.models.base import (
     NotDifferentiableError,
     SupportTable,
 )
-from latticework.models.domain import Binary, Categorical, Domain, Mixed
+from latticework.models.domains import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 
 if TYPE_CHECKING:

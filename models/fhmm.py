@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from torch.linalg import vecdot
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 
 LARGEST = 12  # factors whose joint states the exact recursion lists
 

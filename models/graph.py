@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.models.forms import GraphForm, array
 from latticework.models.ising import pattern_log_probs, spins_of
 

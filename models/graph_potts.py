@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Categorical
+from latticework.models.domains import Categorical
 from latticework.models.forms import PottsGraphForm, array
 from latticework.models.graph import Graph
 from latticework.models.potts import block_log_probs, expanded_bias, moves

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.base import Cache, EnergyModel, FillsBlanks
-from latticework.models.domain import Categorical
+from latticework.models.domains import Categorical
 from latticework.models.masked_lm import MASK, MaskedLM
 
 GibbsLaw = Literal["masked", "exact"]

@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.models.flip_updates import add_rows, flip_changes
 from latticework.models.forms import LatticeForm, PairForm, array, neighbour_lists
 from latticework.models.lattice import (

@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 from torch.linalg import vecdot
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Categorical
+from latticework.models.domains import Categorical
 from latticework.models.forms import PottsLatticeForm, PottsPairForm, array, neighbour_lists
 from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel, NearQuadratic
-from latticework.models.domain import Binary, Categorical, Domain
+from latticework.models.domains import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
 from latticework.models.matmul import affine

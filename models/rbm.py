@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.distributions import bernoulli, softplus_sum
-from latticework.models.domain import Binary, Domain
+from latticework.models.domains import Binary, Domain
 from latticework.models.flip_updates import add_rows, flip_changes
 from latticework.models.forms import RBMForm, array
 from latticework.models.matmul import affine

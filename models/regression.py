@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import DataModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 
 
 class BinaryRegression(DataModel):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv_transpose2d, fold, pad, silu, unfold
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 
 HALVING = 2  # number of blocks that halve the image
 

@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.models.lattice import neighbour_sum
 
 LARGEST_LAYER = 10  # sites; the matrices are 2^n x 2^n

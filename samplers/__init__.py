@@ -35,7 +35,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "rates_herding": "rates.RatesHerding",
     "rmala": "relaxed.RMALA",
     "sample_penalization": "rates.SamplePenalization",
-    "stochastic_dula": "stochastic.StochasticDULA",
+    "stochastic_dula": "stochastic_dula.StochasticDULA",
     "swendsen_wang": "swendsen_wang.SwendsenWang",
     "tempered": "tempered.Tempered",
     "tempered_gibbs": ("tempered.Tempered", {"kernel": "gibbs"}),

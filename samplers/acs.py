@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.base import (
     Info,
     Sampler,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.base import Info, Sampler, metropolis, reject_impossible
 
 

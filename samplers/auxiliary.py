@@ -12,7 +12,7 @@ the reverse move is n - shift. The samplers differ in drive, price and shift.
 import torch
 from torch import Tensor
 
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.scale import Number, by_chain
 
 

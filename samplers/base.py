@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import LARGE, bernoulli_mask
-from latticework.models.domain import SWAPS, Binary, Domain, Subset
+from latticework.models.domains import SWAPS, Binary, Domain, Subset
 from latticework.samplers.checks import check_start
 
 

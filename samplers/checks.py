@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
-from latticework.models.domain import Binary, Subset
+from latticework.models.domains import Binary, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
 MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.all_sites import AllSites
 from latticework.samplers.base import require_positive
 from latticework.samplers.scale import by_chain, logarithm

@@ -28,7 +28,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import normal_like
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.auxiliary import (
     log_noise_ratio,
     log_proposal_ratio,

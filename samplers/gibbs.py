@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary, Categorical, Ordinal, Subset, one_hot
+from latticework.models.domains import Binary, Categorical, Ordinal, Subset, one_hot
 from latticework.samplers.base import (
     Info,
     Sampler,

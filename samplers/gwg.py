@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from latticework.models.base import Cache, EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import UnsupportedModelError, require_count
 from latticework.samplers.one_site import MoveState, OneSite, weigh
 

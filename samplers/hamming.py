@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.distributions import random_integers
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Info, Sampler, require_count, require_domain
 from latticework.samplers.conditional import draw_value, settle
 from latticework.samplers.scans import Memory, Scan, next_block, require_scan, start_scan

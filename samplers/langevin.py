@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.all_sites import AllSites
 from latticework.samplers.base import Info, Sampler, on_device, require_positive
 from latticework.samplers.scale import by_chain

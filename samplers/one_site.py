@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.distributions import draw_categorical
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Info, Sampler, decide, metropolis
 
 LARGEST_GAIN = 80.0  # weights within exp(40) of 1

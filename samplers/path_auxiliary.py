@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import draw_categorical, draw_distinct, softmax_weights
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_count
 from latticework.samplers.paths import moves_in_use, repeated
 

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import bernoulli_mask
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers.auxiliary import log_proposal_ratio, logits
 from latticework.samplers.base import (
     Info,

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import random_integers, uniform, uniform_like
-from latticework.models.domain import Binary, Categorical, Domain, Mixed, Ordinal, Subset
+from latticework.models.domains import Binary, Categorical, Domain, Mixed, Ordinal, Subset
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 from latticework.samplers.paths import moves_in_use, repeated
 

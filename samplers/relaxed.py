@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import normal_like
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import (
     Info,
     Sampler,

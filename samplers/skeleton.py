@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import random_integers
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
 
 

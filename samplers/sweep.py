@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.distributions import bernoulli, bernoulli_mask
-from latticework.models.domain import Binary, Categorical, one_hot
+from latticework.models.domains import Binary, Categorical, one_hot
 from latticework.samplers.base import (
     Info,
     Sampler,

@@ -27,7 +27,7 @@ from torch import Generator, Tensor
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import bernoulli, draw_categorical, softmax_weights
-from latticework.models.domain import Binary, one_hot
+from latticework.models.domains import Binary, one_hot
 from latticework.models.graph import Graph
 from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts

@@ -32,7 +32,7 @@ from torch.nn.functional import pad
 from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import Tape, bernoulli_mask
-from latticework.models.domain import Binary, Integer
+from latticework.models.domains import Binary, Integer
 from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
 from latticework.samplers.base import (
     Info,

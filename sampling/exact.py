@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 
 MAX_STATES = 2**26  # states; some tens of seconds
 MAX_CHEAP_STATES = 2**16  # states; a fraction of a second

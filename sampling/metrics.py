@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary, Categorical, Domain, Integer
+from latticework.models.domains import Binary, Categorical, Domain, Integer
 from latticework.samplers.base import Info
 from latticework.samplers.sums import SumRequest, finite
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from latticework.models.base import EnergyModel, SupportTable
 from latticework.models.conditioned import Conditioned, WithOnes, value_numbers
-from latticework.models.domain import Binary, Categorical, Mixed, Subset
+from latticework.models.domains import Binary, Categorical, Mixed, Subset
 
 FAILURES_OF_A_RESTART = 50  # times Luby's sequence 1, 1, 2, 1, 1, 2, 4, ...
 MAX_FAILURES = 20_000  # of the search for one state

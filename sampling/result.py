@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.domain import (
+from latticework.models.domains import (
     Binary,
     Categorical,
     Domain,

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Domain
+from latticework.models.domains import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.fused import Fused

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
+from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
 from latticework.samplers.checks import check_start, evaluated, refusing_training
 from latticework.sampling.naming import load_object

@@ -1,7 +1,7 @@
 """THE TABLE of samplers and targets, and the exact law of one step of each, enumerated.
 
 The laws are written from the papers in NumPy and float64, over lists of states, and share nothing
-with `samplers` and `latticework.models.domain`. A new sampler joins by one line in TABLE, and by a
+with `samplers` and `latticework.models.domains`. A new sampler joins by one line in TABLE, and by a
 function here that enumerates its step if it is of a new kind. The tests of counts are here too.
 """
 

@@ -29,7 +29,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import _load_best_state, ais, headline, log_odds
 from latticework.models.annealed import GeometricPath, ScaledRBM
 from latticework.models.base import Function
-from latticework.models.domain import Integer
+from latticework.models.domains import Integer
 from latticework.models.rbm import RBM
 from latticework.samplers import find_sampler_class
 from latticework.samplers.block_gibbs import BlockGibbs

@@ -12,7 +12,7 @@ from exactness import dula
 
 import latticework as lw
 from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.domains import Binary, Categorical, Ordinal
 from latticework.samplers import sweep
 from latticework.samplers.base import Info, Sampler, State, metropolis
 from latticework.samplers.gibbs import Gibbs
@@ -38,7 +38,7 @@ HEAD = """
 from dataclasses import dataclass
 import numpy as np
 import torch
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Info, Sampler, State, metropolis, require_domain
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import latticework as lw
-from latticework.models.domain import Binary, Categorical
+from latticework.models.domains import Binary, Categorical
 from latticework.models.ising import Lattice
 from latticework.sampling.exact import distribution
 from latticework.sampling.targets import target_named

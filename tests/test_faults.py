@@ -47,7 +47,7 @@ MOMENTS = {
     "experiments.callback.checked": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
     "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
-    "models.domain.Binary.uniform": "the same command continues",
+    "models.domains.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
     "experiments.callback._draw": "the same command continues",
 }

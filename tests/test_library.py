@@ -117,6 +117,23 @@ def test_every_public_name_is_the_object_of_its_module():
         latticework.DMLA  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("experiments.records.numbers", ["KeyNumber", "last", "noted", "readings"]),
+        ("models.domain", ["Binary", "Domain", "one_hot"]),
+        ("sampling.memory", ["Memory"]),
+    ],
+)
+def test_modules_that_moved_work_with_a_warning(module, names, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"latticework.{module}", raising=False)
+    with pytest.warns(DeprecationWarning, match="moved to latticework"):
+        old = importlib.import_module(f"latticework.{module}")
+    assert all(callable(getattr(old, name)) for name in names)
+    with pytest.raises(AttributeError):
+        old.no_such_name  # noqa: B018
+
+
 def test_names_that_moved_work_with_a_warning():
     with pytest.warns(DeprecationWarning, match="import it from latticework.sampling.chain"):
         moved = latticework.Poisoned

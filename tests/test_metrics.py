@@ -15,7 +15,7 @@ from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.sampling import sample
 from latticework.models.base import Function
-from latticework.models.domain import Binary, Categorical, Ordinal
+from latticework.models.domains import Binary, Categorical, Ordinal
 from latticework.models.ising import Lattice
 from latticework.samplers.base import Info
 from latticework.samplers.gibbs import Gibbs

@@ -10,7 +10,7 @@ from torch import Generator
 
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel, Function
-from latticework.models.domain import Binary, Categorical, Integer, Ordinal
+from latticework.models.domains import Binary, Categorical, Integer, Ordinal
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.checks import PROBES, check_start

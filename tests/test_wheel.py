@@ -73,7 +73,7 @@ def test_the_library_ignores_modules_of_the_user(foreign):
     code = (
         "import sys, torch\n"
         "from latticework.models.base import Function\n"
-        "from latticework.models.domain import Binary\n"
+        "from latticework.models.domains import Binary\n"
         "from latticework.samplers.langevin import DMALA\n"
         "import latticework\n"
         f"assert latticework.__path__[0].startswith({str(folder / 'site')!r})\n"

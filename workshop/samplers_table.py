@@ -19,7 +19,7 @@ from latticework.experiments import CONF
 from latticework.experiments.papers.docs_pages import replace_block
 from latticework.experiments.runs import configuration
 from latticework.models.base import EnergyModel, Function
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
+from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.models.graph import Graph
 from latticework.models.graph_potts import GraphPotts
 from latticework.models.ising import Lattice, erdos_renyi

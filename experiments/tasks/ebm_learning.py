@@ -38,7 +38,7 @@ from latticework.experiments.runs.storage import artifact_spec, load_or_make_art
 from latticework.experiments.tasks.learning.negatives import Replay, Updates, require_data
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.clock import Clock

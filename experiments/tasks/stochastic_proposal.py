@@ -16,7 +16,7 @@ from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.stationary import in_double
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Sampler
 
 

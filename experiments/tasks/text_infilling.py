@@ -29,7 +29,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.base import FillsBlanks
 from latticework.models.distributions import draw_categorical, softmax_weights
-from latticework.models.domain import one_hot
+from latticework.models.domains import one_hot
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.loop_state import LoopState

@@ -19,7 +19,7 @@ from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.sampling.exact import distribution
 
 Matrix = NDArray[np.float64]  # [states, states], rows sum to 1

@@ -21,7 +21,7 @@ from rich.text import Text
 from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Categorical, Domain
+from latticework.models.domains import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.diagnostics import largest_r_hat, quantities

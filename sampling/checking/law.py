@@ -1,6 +1,6 @@
 """The exact law of one step, a transition matrix over the listed states, from a paper's formulas.
 
-NumPy in float64, which shares nothing with `samplers` and `models.domain`: tests compare the two.
+NumPy in float64, which shares nothing with `samplers` and `models.domains`: tests compare the two.
 """
 
 import itertools

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary, Categorical, Domain, Integer, Ordinal, Subset
+from latticework.models.domains import Binary, Categorical, Domain, Integer, Ordinal, Subset
 from latticework.models.factors import Factors
 from latticework.models.graph import Graph
 from latticework.models.ising import Lattice

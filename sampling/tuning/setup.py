@@ -19,7 +19,7 @@ import torch
 from torch import Generator
 
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Integer
+from latticework.models.domains import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.chain import seconds_per_step

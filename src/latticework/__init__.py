@@ -4,10 +4,13 @@ The names of `__init__.pyi` are imported when first used, so `import latticework
 """
 
 import ast as _ast
+import sys as _sys
 import warnings as _warnings
 from importlib import import_module as _import_module
 from pathlib import Path as _Path
 from typing import Any as _Any
+
+from latticework.moved import MovedModules as _MovedModules
 
 
 def _read_public_names() -> dict[str, str]:
@@ -21,6 +24,7 @@ def _read_public_names() -> dict[str, str]:
 
 
 _MODULES = _read_public_names()
+_sys.meta_path.append(_MovedModules())
 # Names that were public until 0.2: they work, with a warning, until the release after the next.
 _MOVED = {
     "BUNDLES": "latticework.experiments.records.record",

@@ -48,7 +48,7 @@ from latticework.models.bayes_net import (
     synthetic_bayes_net as synthetic_bayes_net,
 )
 from latticework.models.conditioned import Conditioned as Conditioned, WithOnes as WithOnes
-from latticework.models.domain import (
+from latticework.models.domains import (
     Binary as Binary,
     Categorical as Categorical,
     Domain as Domain,

@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 from latticework.data.base import fixed_subset
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
-from latticework.models.domain import Binary
+from latticework.models.domains import Binary
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain
 from latticework.sampling.loop_state import LoopState

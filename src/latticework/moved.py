@@ -1,0 +1,44 @@
+"""Modules and names that moved: the old ones work with a warning until the release after next."""
+
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MODULES = {
+    "latticework.experiments.records.numbers": "latticework.experiments.records.estimates",
+    "latticework.models.domain": "latticework.models.domains",
+    "latticework.sampling.memory": "latticework.sampling.loop_state",
+}
+NAMES = {  # of the modules above
+    "Memory": "LoopState",
+    "last": "last_reading",
+    "noted": "fact_number",
+    "readings": "last_readings",
+}
+
+
+class MovedModules(MetaPathFinder, Loader):
+    """Finds modules under their old names, after all other finders have failed."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Let the old module give the names of the new one."""
+        place = MODULES[module.__name__]
+        advice = f"{module.__name__} moved to {place}, where some names are others"
+        warnings.warn(advice, DeprecationWarning, stacklevel=2)
+        new = import_module(place)
+
+        def find_name(name: str) -> Any:
+            if not hasattr(new, name) and name in NAMES:
+                return getattr(new, NAMES[name])
+            return getattr(new, name)
+
+        module.__dict__["__getattr__"] = find_name
