@@ -59,7 +59,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((GWG, LocallyBalanced), (PottsLatticeForm,), "one_site_potts.OneSiteLatticeTwin"),
     ((GWG, LocallyBalanced), (PottsPairForm,), "one_site_potts.OneSitePairTwin"),
     ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
-    ((HammingBall,), BINARY, "blocks.BlockTwin"),
+    ((HammingBall,), BINARY, "gibbs_blocks.BlockTwin"),
     ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
     ((PAFS,), (GraphForm,), "path_auxiliary.PathGraphTwin"),
     ((PAFS,), (LatticeForm,), "path_auxiliary.PathLatticeTwin"),
@@ -74,7 +74,7 @@ TWINS: dict[tuple[type, type], str] = {
 }
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], str] = {
-    **{(Gibbs, form): "blocks.BlockTwin" for form in BINARY},
+    **{(Gibbs, form): "gibbs_blocks.BlockTwin" for form in BINARY},
     **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in (*POTTS, PottsGraphForm)},
     (GWG, LatticeForm): "gwg_several.SeveralLatticeTwin",
     (GWG, PairForm): "gwg_several.SeveralPairTwin",
