@@ -21,6 +21,7 @@ from latticework.models.forms import (
     PottsLatticeForm,
     RBMForm,
     change,
+    forbids,
     tempered,
 )
 from latticework.samplers.base import Info
@@ -165,6 +166,11 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
         raise NoTwinError(
             "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
             "for each level, so tempering runs eagerly"
+        )
+    if forbids(form_of(model)):
+        raise NoTwinError(
+            "couplings and biases of -inf have a finite price below b = 1, which the forms of "
+            "compiled kernels do not have, so tempering runs eagerly"
         )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
     return TemperedTwin(**{**own, "learn_base": None}, twin=twin)
