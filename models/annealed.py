@@ -211,8 +211,10 @@ class SoftenedPath(GeometricPath):
     """The geometric path to terms with zeros, on which a zero has a finite price below b = 1.
 
     Terms are entries of tables, or couplings and biases. A state that meets k zeros has
-    log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the sum of its other terms. At b = 1 its probability is 0. So replicas cross states that are
-    impossible for the target, and find possible ones. `know` returns x, g - log p0 and k.
+    log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the sum of its other terms. At b = 1
+    its probability is 0. So replicas cross states that are impossible for the target, and find
+    possible ones. `softened` is the model with a finite number for a zero (`model.softened()`).
+    `know` returns x, g - log p0 and k.
     """
 
     def __init__(
@@ -272,7 +274,9 @@ class SoftenedPath(GeometricPath):
         return torch.lerp(gains, changes, self._beta_for(changes))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(self._priced(self.soft.log_odds(x.double(), cache, sites), x), sites)
+        return self._mixed_odds(
+            self._priced(self.soft.log_odds(x.double(), cache, sites), x), sites
+        )
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
         return self.log_odds(x, cache, sites), cache

@@ -69,7 +69,10 @@ def expanded_bias(
 
 
 def held(numbers: Any, name: str) -> Tensor:
-    """Couplings or biases in float64, with `FORBIDDEN` for -inf. Raises ValueError for NaN, +inf."""
+    """Couplings or biases in float64, with `FORBIDDEN` for -inf.
+
+    Raises ValueError for NaN and +inf.
+    """
     given = torch.as_tensor(numbers, dtype=torch.float64)
     if not (given < math.inf).all():
         raise ValueError(f"{name} must be finite, or -inf to forbid states, got NaN or +inf")
@@ -131,7 +134,7 @@ class SparsePotts(EnergyModel):
         if not self.forbids or _changes_target(self):
             return None
         possible = array((self.bias >= IMPOSSIBLE).cpu())
-        alone = [((int(i),), possible[i]) for i in (~possible).any(1).nonzero()[0]]
+        alone = [((i,), possible[i]) for i in np.flatnonzero(~possible.all(1)).tolist()]
         edges, coupling = self.edges_and_couplings()
         hard = edges[(coupling < IMPOSSIBLE).expand(len(edges))].tolist()
         differ = ~np.eye(self.domain.num_values, dtype=bool)

@@ -26,7 +26,7 @@ ASCENTS = 100  # steps along the gradient between the states
 
 def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
     """Independent uniform sites; states of positive probability where tables hold zeros."""
-    if model.support_tables():
+    if constraints_of(model, 0) is not None:
         return possible(model, chains, rng)
     return model.domain.uniform(chains, rng)
 
