@@ -88,7 +88,8 @@ class Tempered(Sampler):
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
-    below b = 1 instead (`models.annealed.SoftenedPath`). A learned schedule has at most `MAX_LEVELS` levels.
+    below b = 1 instead (`models.annealed.SoftenedPath`). A learned schedule has at most
+    `MAX_LEVELS` levels.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
     told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
