@@ -104,7 +104,7 @@ def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
 
 def _no_state(model: EnergyModel, row: int) -> str:
     """The message for a model without a state of positive probability."""
-    hint = "look for a table that excludes too much"
+    hint = "look for a table or coupling that excludes too much"
     if getattr(model, "evidence", None) is not None:
         chain = f" of chain {row}" if model.chains is not None else ""
         return (
