@@ -18,10 +18,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from latticework.models.base import AnnealedModel, Cache, EnergyModel
+from latticework.models.base import HARD, AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import bernoulli, softplus_sum
 from latticework.models.domains import Binary, Categorical
-from latticework.models.factors import HARD, Factors
+from latticework.models.forms import IMPOSSIBLE
 from latticework.models.rbm import RBM
 
 MAX_PRICE = 1e5  # nats of a zero at b = 1, where exp(-MAX_PRICE) is 0 in double precision
@@ -209,18 +209,25 @@ class GeometricPath(AnnealedModel):
 
 
 class SoftenedPath(GeometricPath):
-    """The geometric path to tables with zeros, on which a zero has a finite price below b = 1.
+    """The geometric path to terms with zeros, on which a zero has a finite price below b = 1.
 
-    A state that meets k zeros has log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the
-    sum of its other entries. At b = 1 its probability is 0. So replicas cross states that are
-    impossible for the target, and find possible ones. `know` returns x, g - log p0 and k.
+    Terms are entries of tables, or couplings and biases. A state that meets k zeros has
+    log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the sum of its other terms. At b = 1
+    its probability is 0. So replicas cross states that are impossible for the target, and find
+    possible ones. `softened` is the model with a finite number for a zero (`model.softened()`).
+    `know` returns x, g - log p0 and k.
     """
 
     def __init__(
-        self, model: Factors, log_odds: Tensor | None = None, *, powers: bool = False
+        self,
+        model: EnergyModel,
+        softened: EnergyModel,
+        log_odds: Tensor | None = None,
+        *,
+        powers: bool = False,
     ) -> None:
         super().__init__(model, log_odds, powers=powers)
-        self.softened = model.softened()
+        self.soft = softened
 
     def know(self, x: Tensor) -> Cache:
         if len(self._evaluated) != 1:
@@ -248,36 +255,42 @@ class SoftenedPath(GeometricPath):
         change = known[1] - _price(self.beta) * known[2]
         return torch.addcmul(self.base_log_prob(x), self.beta, change)
 
+    def with_prices(self, bias: Tensor) -> Tensor:
+        """Biases of a Potts model `[sites, values]`, with prices at b for -inf, `[rows, ...]`."""
+        return torch.where(bias > IMPOSSIBLE, bias, -_price(self.beta).view(-1, 1, 1))
+
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the entries that are not 0, less log p0, and the number of zeros, `[rows]`."""
-        rest, zeros = _without_zeros(self.softened.log_prob(x))
+        """The sum of the terms that are not 0, less log p0, and the number of zeros, `[rows]`."""
+        rest, zeros = _without_zeros(self.soft.log_prob(x.double()))
         return self._difference(x, rest).to(x), zeros.to(x)
 
     def _priced(self, values: Tensor, x: Tensor) -> Tensor:
-        """Values of the softened tables, with the price of a zero at b."""
+        """Values of the softened model, with the price of a zero at b."""
         rest, zeros = _without_zeros(values)
         return (rest - _price(self._beta_for(values)) * zeros).to(x)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
-        changes = self._priced(self.softened.differences(x, cache, sites), x)
+        changes = self._priced(self.soft.differences(x.double(), cache, sites), x)
         return torch.lerp(gains, changes, self._beta_for(changes))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(self._priced(self.softened.log_odds(x, cache, sites), x), sites)
+        return self._mixed_odds(
+            self._priced(self.soft.log_odds(x.double(), cache, sites), x), sites
+        )
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
         return self.log_odds(x, cache, sites), cache
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         base = patterns.to(x).flatten(2) @ self.field.index_select(0, sites).flatten()
-        values = self.softened.block_log_probs(x, cache, sites, patterns)
+        values = self.soft.block_log_probs(x.double(), cache, sites, patterns)
         log_probs = self._priced(values, x)
         return torch.lerp(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
-            log_probs = self._priced(self.softened.site_log_probs(x, cache, site), x)
+            log_probs = self._priced(self.soft.site_log_probs(x.double(), cache, site), x)
             return log_probs * self._beta_for(log_probs)
         return super().site_log_probs(x, cache, site)
 
@@ -391,15 +404,15 @@ def path_of(
 ) -> GeometricPath | ScaledRBM:
     """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
 
-    Tables with zeros are softened.
+    Zeros that the model knows of are softened.
 
     It begins at independent sites with `log_odds` `[dim]`, or uniform ones. `powers`: from no
     proper law, so that log pi_beta is beta log f.
     """
     if isinstance(model, RBM):
         return ScaledRBM(model, log_odds)
-    if isinstance(model, Factors) and not model.positive:
-        return SoftenedPath(model, log_odds, powers=powers)
+    if (softened := model.softened()) is not None:
+        return SoftenedPath(model, softened, log_odds, powers=powers)
     return GeometricPath(model, log_odds, powers=powers)
 
 
@@ -436,7 +449,7 @@ def _price(beta: Tensor) -> Tensor:
 
 
 def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of entries of softened tables without their zeros, and the number of these."""
+    """Sums of terms of a softened model without the zeros, and the number of these."""
     zeros = (values / -HARD).round()
     return values + HARD * zeros, zeros
 

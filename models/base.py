@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 # A few sites, and which of their values, an axis a site, may occur together.
 SupportTable = tuple[tuple[int, ...], NDArray[np.bool_]]
+HARD = 2.0**20  # nats of a zero in softened models, far more than all other terms together
 
 
 class NotDifferentiableError(ValueError):
@@ -115,6 +116,14 @@ class EnergyModel(nn.Module, ABC):
         """Tables that a state of positive probability must all fulfil, and no other does.
 
         Chains start by them (`sampling.possible`). None where they are not known.
+        """
+        return None
+
+    def softened(self) -> "EnergyModel | None":
+        """This model in float64 with terms of -`HARD` in place of those of -inf.
+
+        A sum of terms then tells the number of its zeros. None if there are none, or if they are
+        not known as terms. Paths of tempering need it (`models.annealed.SoftenedPath`).
         """
         return None
 

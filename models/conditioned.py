@@ -213,6 +213,10 @@ class Conditioned(EnergyModel):
     def log_prob(self, x: Tensor) -> Tensor:
         return self.model.log_prob(self.evidence.inside(x))
 
+    def softened(self) -> EnergyModel | None:
+        inner = self.model.softened()
+        return None if inner is None else Conditioned(inner, self.evidence)
+
     def _of_free(self, grad: Tensor) -> Tensor:
         return self._narrowed(grad.index_select(1, self.evidence.free))
 

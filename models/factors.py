@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import (
+    HARD,
     Cache,
     EnergyModel,
     NotDifferentiableError,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence, Known
 
 PADDING = 4  # places of a table of each site's factors for one that is taken, at most
-
-
-HARD = 2.0**20  # nats of a zero in softened tables, far more than all other entries together
 
 
 class Factor(NamedTuple):
@@ -225,11 +223,9 @@ class Factors(EnergyModel):
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
 
-    def softened(self) -> "Factors":
-        """Return the tables in float64, with -`HARD` in place of -inf.
-
-        A sum of entries then tells the number of its zeros.
-        """
+    def softened(self) -> "Factors | None":
+        if self.positive or type(self).forward is not Factors.forward:
+            return None
         made = Factors(map(self.table, range(len(self.factors))), self.sizes)
         made.domain, made.positive = self.domain, True
         flat = self.flat.double()

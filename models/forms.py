@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+FORBIDDEN = -1e30  # stands for a coupling or bias of -inf, as -inf times 0 is NaN
+IMPOSSIBLE = FORBIDDEN / 2  # sums below it hold a FORBIDDEN
+
 
 class LatticeForm(NamedTuple):
     """Binary sites on a regular lattice, all edges with one coupling.
@@ -60,7 +63,10 @@ class GraphForm(NamedTuple):
 
 
 class PottsLatticeForm(NamedTuple):
-    """One-hot sites on a lattice. The field of site i is bias[i] + coupling * (neighbours at v)."""
+    """One-hot sites on a lattice. The field of site i is bias[i] + coupling * (neighbours at v).
+
+    Values whose field is below `IMPOSSIBLE` have probability 0, here and in `PottsGraphForm`.
+    """
 
     neighbours: NDArray[np.int32]  # as in LatticeForm
     degree: NDArray[np.int32]
@@ -144,6 +150,13 @@ def tempered(form: Form, b: float) -> Form:
     scaled = ("matrix", "offset", "diagonal", "coupling", "bias", "slope", "price")
     fields = form._asdict()
     return form._replace(**{name: fields[name] * b for name in scaled if name in fields})
+
+
+def forbids(form: Form) -> bool:
+    """Whether a Potts form gives some states probability 0."""
+    if not isinstance(form, PottsLatticeForm | PottsGraphForm):
+        return False
+    return bool(np.less(form.coupling, IMPOSSIBLE).any() or (form.bias < IMPOSSIBLE).any())
 
 
 def array(tensor: Tensor) -> NDArray[Any]:

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 from torch.linalg import vecdot
 
-from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Categorical
-from latticework.models.forms import PottsGraphForm, array
+from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, array
 from latticework.models.graph import Graph
-from latticework.models.potts import block_log_probs, expanded_bias, moves
+from latticework.models.potts import SparsePotts, expanded_bias, held, look_for_zeros
 
 
-class GraphPotts(EnergyModel):
+class GraphPotts(SparsePotts):
     """Potts model on the edges of any graph, with a weight an edge and a field a site and value.
 
     `edges`, `weights` and `sites` are as for `Graph`. `bias` is one number, `[values]` or
-    `[sites, values]`. States are one-hot, `[chains, sites, values]`. Raises ValueError as `Graph`
-    does, for fewer than two values, and for a bias of another shape.
+    `[sites, values]`. A weight of -inf forbids equal ends, and a bias of -inf a value of a site.
+    States are one-hot, `[chains, sites, values]`. Raises ValueError as `Graph` does, for fewer than
+    two values, and for a bias of another shape.
     """
 
     quadratic = True
@@ -39,10 +39,22 @@ class GraphPotts(EnergyModel):
         sites: int | None = None,
     ) -> None:
         super().__init__()
-        self.graph = Graph(edges, weights, sites=sites)
+        self.graph = Graph(edges, held(weights, "weights"), sites=sites)
         self.domain = Categorical(self.graph.domain.dim, num_values)
         bias = expanded_bias(bias, self.domain.dim, num_values)
         self.bias = torch.nn.Parameter(bias, requires_grad=False)
+        self.look_for_zeros()
+        self.register_load_state_dict_post_hook(look_for_zeros)
+
+    def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
+        return self.graph.edges, self.graph.weights
+
+    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+        return self.graph.near(sites)
+
+    def priced(self, forbidden: float) -> None:
+        for numbers in (self.graph.weights, self.bias):
+            numbers.data.masked_fill_(numbers < IMPOSSIBLE, forbidden)
 
     def colours(self) -> Tensor:
         return self.graph.colours()
@@ -60,7 +72,8 @@ class GraphPotts(EnergyModel):
 
     def forward(self, x: Tensor) -> Tensor:
         one, other = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
-        return vecdot(one, other) @ self.graph.weights + (x * self.bias).sum((-2, -1))
+        pairs = vecdot(one, other) @ self.graph.weights
+        return self.log_prob_of(pairs + (x * self.bias).sum((-2, -1)))
 
     def _pairs(self, x: Tensor) -> Tensor:
         """sum_j w_ij x_j of all sites, `[chains, sites, values]`."""
@@ -68,23 +81,11 @@ class GraphPotts(EnergyModel):
         return (self.graph.rows() @ columns).view(-1, len(x), x.shape[2]).transpose(0, 1)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.require_gradient()
         pairs = self._pairs(x)
         return vecdot(x, pairs / 2 + self.bias).sum(-1), pairs + self.bias
 
     def field(self, x: Tensor, sites: Tensor) -> Tensor:
-        """b_i + sum_j w_ij x_j at `sites`, `[chains, n, values]`."""
         if self.graph.many(len(sites)):
             return (self._pairs(x) + self.bias).index_select(1, sites)
-        near, weight = self.graph.near(sites)
-        around = x.index_select(1, near.flatten()).unflatten(1, near.shape)
-        return (around * weight.unsqueeze(-1)).sum(2) + self.bias.index_select(0, sites)
-
-    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return moves(self.field(x, sites), x.index_select(1, sites))
-
-    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        near, weight = self.graph.near(sites)
-        edges = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1)
-        inside = torch.kron(edges, torch.eye(self.domain.moves, device=x.device, dtype=x.dtype))
-        current = x.index_select(1, sites)
-        return block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
+        return self._field_of(x, sites, *self.graph.near(sites))

@@ -9,18 +9,37 @@ coupling times the number of edges with equal ends. The field b_i + sum_j J_ij x
 gradient, at any real x, and the logits of a site given the rest.
 
 With two values, coupling K gives the Ising model of models/ising.py with coupling K / 4.
+
+A coupling of -inf forbids equal ends, so a Potts model counts the proper colourings of a graph.
 """
 
+import copy
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.linalg import vecdot
 
-from latticework.models.base import Cache, EnergyModel
+from latticework.models.base import (
+    HARD,
+    Cache,
+    EnergyModel,
+    NotDifferentiableError,
+    SupportTable,
+)
 from latticework.models.domains import Categorical
-from latticework.models.forms import PottsLatticeForm, PottsPairForm, array, neighbour_lists
+from latticework.models.forms import (
+    FORBIDDEN,
+    IMPOSSIBLE,
+    PottsLatticeForm,
+    PottsPairForm,
+    array,
+    neighbour_lists,
+)
 from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
 
 
@@ -43,21 +62,137 @@ def block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Te
 def expanded_bias(
     bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]], dim: int, q: int
 ) -> Tensor:
-    given = torch.as_tensor(bias, dtype=torch.float32)
+    given = held(bias, "bias").float()
     if given.shape not in ((), (q,), (dim, q)):
         raise ValueError(f"bias must be one number, [{q}] or [{dim}, {q}], got {list(given.shape)}")
     return given.expand(dim, q).clone()
 
 
-class LatticePotts(EnergyModel):
-    """Potts model on a d-dimensional lattice, cost and memory linear in sites times values.
+def held(numbers: Any, name: str) -> Tensor:
+    """Couplings or biases in float64, with `FORBIDDEN` for -inf.
 
-    `shape` are the side lengths. A positive `coupling` favours equal neighbours. `bias` b is
-    `[values]`, or `[sites, values]` with sites in row-major order. Raises ValueError for an empty
-    shape, fewer than two values, or a bias of another shape.
+    Raises ValueError for NaN and +inf.
+    """
+    given = torch.as_tensor(numbers, dtype=torch.float64)
+    if not (given < math.inf).all():
+        raise ValueError(f"{name} must be finite, or -inf to forbid states, got NaN or +inf")
+    return given.clamp(min=FORBIDDEN)
+
+
+def zeros_as_infinity(values: Tensor) -> Tensor:
+    """-inf for sums that hold a `FORBIDDEN`."""
+    return values.masked_fill(values < IMPOSSIBLE, -math.inf)
+
+
+def look_for_zeros(model: "SparsePotts", _: Any) -> None:
+    model.look_for_zeros()  # a hook, which must be a function to be pickled
+
+
+class SparsePotts(EnergyModel):
+    """Potts model on the edges of a lattice or graph, some of whose states may be forbidden.
+
+    A coupling or bias of -inf is held as `FORBIDDEN`, which times 0 is 0, and log-probabilities
+    that hold it are -inf. Such a model has no gradient.
     """
 
+    domain: Categorical
     bias: Tensor
+    forbids: bool  # whether some states have probability 0
+
+    def look_for_zeros(self) -> None:
+        """Set `forbids` from the numbers. Reads the host, and so is called when they are given."""
+        coupling = torch.as_tensor(self.edges_and_couplings()[1])
+        below = (coupling < IMPOSSIBLE).any() | (self.bias < IMPOSSIBLE).any()
+        self.forbids = bool(below)
+        self.quadratic = not self.forbids
+
+    @abstractmethod
+    def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
+        """Pairs of sites `[m, 2]`, and the coupling of each `[m]` or of all of them (scalar)."""
+
+    @abstractmethod
+    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+        """Neighbours of `sites` `[n]` and their couplings, both `[n, degree]`."""
+
+    @abstractmethod
+    def field(self, x: Tensor, sites: Tensor) -> Tensor:
+        """b_i + sum_j J_ij x_j at `sites`, `[chains, n, values]`."""
+
+    @abstractmethod
+    def priced(self, forbidden: float) -> None:
+        """Replace each `FORBIDDEN`."""
+
+    def softened(self) -> "SparsePotts | None":
+        if not self.forbids or _changes_target(self):
+            return None
+        model = copy.deepcopy(self).double()
+        model.priced(-HARD)
+        model.look_for_zeros()
+        return model
+
+    def support_tables(self) -> list[SupportTable] | None:
+        if not self.forbids or _changes_target(self):
+            return None
+        possible = array((self.bias >= IMPOSSIBLE).cpu())
+        alone = [((i,), possible[i]) for i in np.flatnonzero(~possible.all(1)).tolist()]
+        edges, coupling = self.edges_and_couplings()
+        hard = edges[(coupling < IMPOSSIBLE).expand(len(edges))].tolist()
+        differ = ~np.eye(self.domain.num_values, dtype=bool)
+        return [*alone, *(((one, other), differ) for one, other in hard)]
+
+    def require_gradient(self) -> None:
+        """Raise NotDifferentiableError if some states are forbidden."""
+        if self.forbids:
+            raise NotDifferentiableError(
+                "couplings or biases of -inf have no gradient; use gibbs_sweep, metropolis_sweep, "
+                "gibbs or random_walk, or finite couplings, such as -20"
+            )
+
+    def log_prob_of(self, values: Tensor) -> Tensor:
+        """Sums of couplings and biases `[chains]` as log-probabilities."""
+        return zeros_as_infinity(values) if self.forbids else values
+
+    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
+        field, here = self.field(x, sites), x.index_select(1, sites)
+        if not self.forbids:
+            return moves(field, here)
+        field = zeros_as_infinity(field)
+        return field - field.masked_fill(here == 0, 0).sum(-1, keepdim=True)
+
+    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
+        near, weight = self.near(sites)
+        within = near.unsqueeze(-1) == sites  # [n, degree, n]
+        edges = (within * weight.unsqueeze(-1)).sum(1)
+        inside = torch.kron(edges, torch.eye(self.domain.moves, device=x.device, dtype=x.dtype))
+        current, patterns = x.index_select(1, sites), patterns.to(x)
+        if not self.forbids:
+            return block_log_probs(self.field(x, sites), inside, current, patterns)
+        # Where the block itself adds a FORBIDDEN to a field, subtracting that would leave nothing.
+        outside = self._field_of(x, sites, near, weight.masked_fill(within.any(-1), 0))
+        none = torch.zeros_like(current)
+        return zeros_as_infinity(block_log_probs(outside, inside, none, patterns))
+
+    def _field_of(self, x: Tensor, sites: Tensor, near: Tensor, weight: Tensor) -> Tensor:
+        """The field at `sites` of the neighbours `near` with couplings `weight` `[n, degree]`."""
+        around = x.index_select(1, near.flatten()).unflatten(1, near.shape)
+        return (around * weight.unsqueeze(-1)).sum(2) + self.bias.index_select(0, sites)
+
+
+def _changes_target(model: SparsePotts) -> bool:
+    """Whether it is of a subclass that defines a log-probability of its own."""
+    owner = next(kind for kind in type(model).__mro__ if "edges_and_couplings" in kind.__dict__)
+    return type(model).forward is not owner.__dict__["forward"]
+
+
+class LatticePotts(SparsePotts):
+    """Potts model on a d-dimensional lattice, cost and memory linear in sites times values.
+
+    `shape` are the side lengths. A positive `coupling` favours equal neighbours, and -inf forbids
+    them. `bias` b is `[values]`, or `[sites, values]` with sites in row-major order; -inf forbids a
+    value. Raises ValueError for an empty shape, fewer than two values, a bias of another shape, and
+    numbers that are NaN or +inf.
+    """
+
     neighbours: Tensor
     exists: Tensor
     quadratic = True
@@ -72,12 +207,28 @@ class LatticePotts(EnergyModel):
     ) -> None:
         super().__init__()
         require_sides(shape)
-        self.shape, self.coupling, self.periodic = tuple(shape), float(coupling), periodic
+        self.coupling = float(held(coupling, "coupling"))
+        self.shape, self.periodic = tuple(shape), periodic
         self.domain = Categorical(math.prod(shape), num_values)
         self.register_buffer("bias", expanded_bias(bias, self.domain.dim, num_values))
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
+        self.look_for_zeros()
+        self.register_load_state_dict_post_hook(look_for_zeros)
+
+    def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
+        site, axis = self.exists[:, 1::2].nonzero().unbind(1)  # one direction of each axis
+        edges = torch.stack((site, self.neighbours[site, 2 * axis + 1]), 1)
+        return edges, self.bias.new_tensor(self.coupling)
+
+    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+        exists = self.exists.index_select(0, sites)
+        return self.neighbours.index_select(0, sites), exists * self.coupling
+
+    def priced(self, forbidden: float) -> None:
+        self.coupling = self.coupling if self.coupling > IMPOSSIBLE else forbidden
+        self.bias.data.masked_fill_(self.bias < IMPOSSIBLE, forbidden)
 
     def form(self) -> PottsLatticeForm:
         lists, degree = neighbour_lists(self.neighbours, self.exists)
@@ -92,32 +243,21 @@ class LatticePotts(EnergyModel):
         return neighbour_sum(x, self.shape, self.periodic) * self.coupling
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x * (self._pairs(x) / 2 + self.bias)).sum((-2, -1))
+        return self.log_prob_of((x * (self._pairs(x) / 2 + self.bias)).sum((-2, -1)))
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.require_gradient()
         pairs = self._pairs(x)
         field = pairs + self.bias
         return vecdot(x, pairs.div_(2).add_(self.bias)).sum(-1), field
 
     def field(self, x: Tensor, sites: Tensor) -> Tensor:
-        """b_i + sum_j J_ij x_j at `sites`, `[chains, n, q]`."""
         near, exists = self.neighbours.index_select(0, sites), self.exists.index_select(0, sites)
         if near.numel() > self.domain.dim:
             return (self._pairs(x) + self.bias).index_select(1, sites)
         around = x.index_select(1, near.flatten()).unflatten(1, near.shape)
         total = (around * exists.unsqueeze(-1)).sum(2)
         return torch.add(self.bias.index_select(0, sites), total, alpha=self.coupling)
-
-    def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return moves(self.field(x, sites), x.index_select(1, sites))
-
-    def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        near, exists = self.neighbours.index_select(0, sites), self.exists.index_select(0, sites)
-        edges = ((near.unsqueeze(-1) == sites) * exists.unsqueeze(-1)).sum(1)
-        same = torch.eye(self.domain.moves, device=x.device, dtype=x.dtype)
-        inside = torch.kron(edges.to(x), same * self.coupling)
-        current = x.index_select(1, sites)
-        return block_log_probs(self.field(x, sites), inside, current, patterns.to(x))
 
 
 class DensePotts(EnergyModel):
@@ -144,6 +284,12 @@ class DensePotts(EnergyModel):
         dim = len(coupling) // num_values
         if coupling.view(dim, num_values, dim, num_values).diagonal(dim1=0, dim2=2).any():
             raise ValueError("coupling must be zero between the values of one site")
+        numbers = coupling, torch.as_tensor(bias)
+        if not all(each.isfinite().all() for each in numbers):
+            raise ValueError(
+                "coupling and bias must be finite; GraphPotts takes couplings of -inf, and Factors "
+                "tables with zeros"
+            )
         self.domain = Categorical(dim, num_values)
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
         self.bias = torch.nn.Parameter(expanded_bias(bias, dim, num_values), requires_grad=False)

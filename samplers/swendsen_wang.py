@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.annealed import GeometricPath
+from latticework.models.annealed import GeometricPath, SoftenedPath
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import bernoulli, draw_categorical, softmax_weights
 from latticework.models.domains import Binary, one_hot
@@ -106,6 +106,8 @@ def interactions(model: EnergyModel) -> tuple[Tensor, Tensor, Tensor]:
     if isinstance(model, GeometricPath):
         edges, price, fields = interactions(model.model)
         b, base = model.beta.view(-1, 1), model.field
+        if isinstance(model, SoftenedPath):
+            fields = model.with_prices(fields)
         if isinstance(model.domain, Binary):
             base = torch.stack((base * model.domain.low, base * model.domain.high), -1)
         return edges, b * price, torch.lerp(base, fields, b.unsqueeze(-1))

@@ -87,8 +87,9 @@ class Tempered(Sampler):
     means near 1/2 are not tried.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
-    the schedule, as no level can change that. Zeros in tables are softened below b = 1 instead
-    (`models.annealed.SoftenedPath`). A learned schedule has at most `MAX_LEVELS` levels.
+    the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
+    below b = 1 instead (`models.annealed.SoftenedPath`). A learned schedule has at most
+    `MAX_LEVELS` levels.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
     told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.

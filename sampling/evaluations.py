@@ -41,8 +41,12 @@ class EvaluationCounter:
         self.whole, self.local = 0, 0  # states in calls of WHOLE; other calls
         self._rows: int | None = None  # that `forward` got in the outermost call under way
         self.model = self._counted(model)
-        if (soften := getattr(model, "softened", None)) is not None:  # of tables
-            self.model.softened = lambda: self._counted(soften())
+        self.model.softened = lambda: self._softened(model)
+
+    def _softened(self, model: EnergyModel) -> Any:
+        """The softened model, whose calls count too, or None."""
+        softened = model.softened()
+        return None if softened is None else self._counted(softened)
 
     def _counted(self, model: Any) -> Any:
         """A copy of `model` whose calls count."""

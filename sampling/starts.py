@@ -26,7 +26,7 @@ ASCENTS = 100  # steps along the gradient between the states
 
 def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
     """Independent uniform sites; states of positive probability where tables hold zeros."""
-    if model.support_tables():
+    if constraints_of(model, 0) is not None:
         return draw_possible(model, chains, rng)
     return model.domain.uniform(chains, rng)
 
@@ -104,7 +104,7 @@ def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
 
 def _no_state(model: EnergyModel, row: int) -> str:
     """The message for a model without a state of positive probability."""
-    hint = "look for a table that excludes too much"
+    hint = "look for a table or coupling that excludes too much"
     if getattr(model, "evidence", None) is not None:
         chain = f" of chain {row}" if model.chains is not None else ""
         return (

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from scipy.stats import chi2, norm
-from targets import BINARY, EVERY, FINITE, INTEGER, TARGETS, TIES
+from targets import BINARY, EVERY, FINITE, FORBIDDING, INTEGER, TARGETS, TIES
 
 import latticework as lw
 from latticework.sampling.checking.check_case import tails
@@ -99,7 +99,9 @@ def gains_of(target: Target) -> Matrix:
 
 def locally_balanced(sampler: lw.LocallyBalanced, target: Target) -> Law:
     """Eq. (4) of Zhang et al. with g = sqrt: the exact change of log pi."""
-    return metropolis(one_site_proposal(target.log_prob - target.log_prob[:, None], target), target)
+    here = np.where(np.isfinite(target.log_prob), target.log_prob, 0)  # no chain is elsewhere
+    weights = one_site_weights(target.log_prob - here[:, None], target)
+    return metropolis(normalised_or_stay(weights), target)
 
 
 def gwg(sampler: lw.GWG, target: Target) -> Law:
@@ -402,9 +404,15 @@ def gibbs(sampler: Any, target: Target) -> Law:
         for x, y in itertools.product(range(len(target.z)), repeat=2):
             if set(target.sites_changed(x, y)) <= set(block):
                 weights[x, y] = target.law[y]
-        return normalised(weights)
+        return normalised_or_stay(weights)
 
     return over_scans(sampler, target, kernel)
+
+
+def normalised_or_stay(weights: Matrix) -> Matrix:
+    """The transitions with these weights; an impossible state stays if all within reach are so."""
+    stays = weights.sum(-1) == 0
+    return normalised(weights + np.diag(stays))
 
 
 def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
@@ -425,7 +433,7 @@ def metropolis_sweep(sampler: lw.MetropolisSweep, target: Target) -> Law:
         for x, y in itertools.product(range(len(target.z)), repeat=2):
             if set(target.sites_changed(x, y)) <= {site}:
                 given[x, y] = target.law[y]
-        given = normalised(given)
+        given = normalised_or_stay(given)
         here = given.diagonal()
         here = here.clip(max=1 - 1e-15)  # with one value that is possible, no other has a share
         moves = given * np.minimum(1 / (1 - here)[:, None], 1 / (1 - here))
@@ -634,6 +642,15 @@ TABLE = [
     Row(lw.MetropolisSweep(), ("ferromagnet", "graph_potts"), metropolis_sweep, **ORDERED),
     Row(lw.Gibbs(), ("graph_potts",), gibbs, **ORDERED),
     Row(lw.Gibbs(2), ("graph_potts",), gibbs, **ORDERED),
+    Row(lw.Gibbs(), FORBIDDING, gibbs, **ORDERED),
+    Row(lw.Gibbs(2), FORBIDDING, gibbs, **ORDERED),
+    Row(lw.Gibbs(2, "random"), FORBIDDING, gibbs, **RANDOM),
+    Row(lw.Gibbs(1, "shuffled"), FORBIDDING, gibbs, **SHUFFLED),
+    Row(lw.GibbsSweep(), FORBIDDING, gibbs_sweep, **ORDERED),
+    Row(lw.MetropolisSweep(), FORBIDDING, metropolis_sweep, **ORDERED),
+    Row(lw.RandomWalk(2), FORBIDDING, random_walk),
+    Row(lw.LocallyBalanced(), FORBIDDING, locally_balanced),
+    Row(lw.Tempered(lw.GibbsSweep(), 4), FORBIDDING, None, "settled"),
     Row(lw.HammingBall(3, 1, "systematic"), BINARY, hamming_ball, **ORDERED),
     Row(lw.HammingBall(3, 2, "random"), ("binary", "ring"), hamming_ball, **RANDOM),
     Row(lw.HammingBall(2, 1, "shuffled"), ("lattice",), hamming_ball, **SHUFFLED),

@@ -4,6 +4,7 @@ On such a target no sampler is exact by accident, and everything a test needs of
 float64 from `forward` alone: log-probabilities, their autograd gradient, the law.
 """
 
+from math import inf
 from typing import TypeVar
 
 import torch
@@ -84,6 +85,13 @@ TARGETS = {
     "graph_potts": Target(
         lw.GraphPotts([[0, 1], [1, 3], [0, 3]], [0.8, -1.0, 0.6], 3, [0.2, -0.4, 0.1])
     ),
+    # Forbidden states: equal ends of some edges, and a value of a site.
+    "colouring": Target(
+        lw.GraphPotts(
+            [[0, 1], [1, 2]], [-inf, 0.6], 3, [[0.2, -0.4, 0.1], [0.0, 0.3, 0.1], [0.4, -inf, 0]]
+        )
+    ),
+    "lattice_colouring": Target(lw.LatticePotts((3,), 3, -inf, [0.2, -0.4, 0.1], False)),
     # Ties: values of a site that are equally likely, whatever the others are or for some of them.
     "free": Target(lw.Graph([], [], sites=3)),
     "isolated": Target(lw.Graph([[0, 2]], 0.5, sites=3)),
@@ -107,6 +115,7 @@ TIES = (
 ISING = ("lattice", "ring", "sheet", "dense_ising", "graph")
 BINARY = ("binary", "spins", "rbm", "quadratic", *ISING)
 CATEGORICAL = ("categorical", "lattice_potts", "dense_potts")
+FORBIDDING = ("colouring", "lattice_colouring")
 INTEGER = ("integers", "naturals")
 FINITE = (*BINARY, *CATEGORICAL, "ordinal")
 EVERY = (*FINITE, *INTEGER)

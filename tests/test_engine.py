@@ -1,5 +1,6 @@
 """The choice between eager and compiled kernels, and what it leaves in a record."""
 
+import math
 import os
 
 import numpy as np
@@ -22,6 +23,7 @@ from latticework.samplers.compiled.philox import (
 from latticework.sampling.engine import NotCompiledError, select_kernel
 
 LATTICE = lw.Lattice((4, 3), 0.2, 0.1)
+COLOURING = lw.LatticePotts((2, 2), 3, -math.inf)
 
 
 class Halved(lw.Lattice):
@@ -47,6 +49,9 @@ class Lazy(lw.DMALA):
         (lw.PAFS(), lw.Lattice((3, 3), 0.1, 2000.0), [], "holds at most 1,200"),
         (lw.GWG(), lw.LatticePotts((3,), 2, -1.0, [0.0, -1199.0]), [], "log pi by 1,201"),
         (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
+        (lw.Gibbs(2), COLOURING, [], "blocks of a model with forbidden values"),
+        (lw.LocallyBalanced(), COLOURING, [], "a model with forbidden values"),
+        (lw.Tempered(lw.GibbsSweep()), COLOURING, [], "a finite price below b = 1"),
         (lw.DMALA(0.3), Halved((4, 3), 0.2), [], "Halved changes the target of Lattice"),
         (lw.DMALA(0.3), LATTICE, [lw.Proposed()], "Proposed has to see every step"),
         (lw.DMALA(0.3), lw.Lattice((4, 3), 0.2).double(), [], "float32"),

@@ -103,12 +103,23 @@ def network():
     )
 
 
+def lists_of_three(sites):
+    """Biases that forbid value i mod 4 of site i."""
+    bias = torch.zeros(sites, 4)
+    bias[torch.arange(sites), torch.arange(sites) % 4] = NOT
+    return bias
+
+
 MODELS = {
     "chain": of_chain(20),
     "long chain": of_chain(500),
     "three colours of a grid": Factors([(edge, differ(3)) for edge in grid(12)]),
     "two colours of a grid": Factors([(edge, differ(2)) for edge in grid(8)]),
     "three colours of a torus": Factors([(edge, differ(3)) for edge in grid(6, True)]),
+    "Potts model of a grid": lw.GraphPotts(grid(12), NOT, 3),
+    "Potts model of a torus": lw.LatticePotts((6, 6), 3, NOT),
+    "Potts model, its corner known": lw.GraphPotts(grid(12), NOT, 3).given({0: 2, 143: 1}),
+    "Potts model of lists": lw.GraphPotts(grid(8), NOT, 4, lists_of_three(64)),
     "independent set": Factors([(edge, [[0, 0], [0, NOT]]) for edge in grid(10)]),
     "independent set of a size": Factors(
         [(edge, [[0, 0], [0, NOT]]) for edge in grid(6)]
@@ -249,6 +260,9 @@ def test_values_that_a_table_excludes_are_refused_when_they_are_given(model, kno
         (hidden_markov(8), dict(enumerate([0, 1, 0, 1, 0, 1, 0, 1], start=8))),
         (permutations(4), {0: 1, 1: 2, 2: 2}),
         (one_hot_groups(3, 4), {0: 1, 1: 1}),
+        (lw.GraphPotts([[0, 1], [1, 2]], NOT, 3), {0: 1, 1: 1}),
+        (lw.GraphPotts([[0, 1], [1, 2], [0, 2], [1, 3], [2, 3]], NOT, 3), {0: 1, 3: 2}),
+        (lw.LatticePotts((3,), 3, NOT), {0: 1, 2: 1}),
     ],
 )
 def test_impossible_evidence_is_refused_as_such(model, known):

@@ -392,6 +392,21 @@ ZEROS = {
     "categorical": lw.Factors([((i, i + 1), APART_3 - 0.2 * i) for i in range(2)]),
     "mixed": lw.Factors([((0, 1), np.array([[0.1, -inf, 0.4], [-inf, 0.2, 0.3]]))]),
 }
+LISTS = [[0.2, -inf, 0.1], [0.0, 0.4, -0.3], [0.5, -inf, -inf]]
+POTTS = {  # with the tables that it is
+    "potts graph": (
+        lw.GraphPotts([[0, 1], [1, 2]], [-inf, 0.7], 3, LISTS),
+        [((0, 1), APART_3), ((1, 2), 0.7 * np.eye(3))],
+    ),
+    "potts lattice": (
+        lw.LatticePotts((3,), 3, -inf, LISTS, periodic=False),
+        [((0, 1), APART_3), ((1, 2), APART_3)],
+    ),
+}
+TABLES = {name: model.factors for name, model in ZEROS.items()}
+for potts, (made, tables) in POTTS.items():
+    ZEROS[potts] = made
+    TABLES[potts] = [*tables, *(((i,), np.array(LISTS[i])) for i in range(3))]
 
 
 @pytest.mark.parametrize("name", ZEROS)
@@ -400,8 +415,8 @@ def test_a_softened_path_prices_zeros_and_ends_at_the_target(name):
     model = ZEROS[name]
     x = model.domain.enumerate().float()
     path, base = path_of(model), -np.log(len(x))
-    rest = lw.Factors([(f.scope, np.where(np.isfinite(f.log), f.log, 0)) for f in model.factors])
-    zeros = lw.Factors([(f.scope, np.isinf(f.log) * 1.0) for f in model.factors])
+    rest = lw.Factors([(s, np.where(np.isfinite(log), log, 0)) for s, log in TABLES[name]])
+    zeros = lw.Factors([(s, np.isinf(log) * 1.0) for s, log in TABLES[name]])
     k, g = zeros.log_prob(x), rest.log_prob(x)
     path.move_to(torch.zeros(()))
     known = path.know(x)
@@ -437,17 +452,42 @@ def test_ladders_count_the_states_of_tables_with_zeros(sites, recwarn):
     assert not [each for each in recwarn if each.category is RuntimeWarning]
 
 
-@pytest.mark.slow
+GRID = [(i, i + 1) for i in range(36) if i % 6 < 5] + [(i, i + 6) for i in range(30)]
+CHEQUERED = torch.eye(3)[[(i // 6 + i) % 2 for i in range(36)]].repeat(8, 1, 1)
+
+
+def tables_on_grid(table):
+    return lw.Factors([(edge, table) for edge in GRID])
+
+
 @pytest.mark.parametrize(
-    ("table", "states", "start"),
+    ("kernel", "model"),
     [
-        (np.array([[0.0, 0.0], [0.0, -inf]]), 5_598_861, torch.zeros(8, 36)),
-        (APART_3, 101_596_896, torch.eye(3)[[(i // 6 + i) % 2 for i in range(36)]].repeat(8, 1, 1)),
+        ("gibbs_sweep", lw.GraphPotts([[0, 1], [1, 2], [2, 3], [3, 0]], -inf, 3)),
+        ("metropolis_sweep", lw.LatticePotts((4,), 3, -inf)),
+        ("gibbs", lw.GraphPotts([[0, 1], [1, 2]], [-inf, 0.7], 3, LISTS)),
+        ("gibbs_sweep", lw.GraphPotts([[0, 1], [1, 2], [2, 3]], -inf, 3).given({0: 1})),
+        ("swendsen_wang", lw.LatticePotts((3,), 3, 0.7, LISTS)),
     ],
 )
-def test_ladders_count_independent_sets_and_colourings(table, states, start):
-    edges = [(i, i + 1) for i in range(36) if i % 6 < 5] + [(i, i + 6) for i in range(30)]
-    model = lw.Factors([(edge, table) for edge in edges])
+def test_ladders_count_the_states_of_potts_models(kernel, model):
+    settings = {"chains": 8, "steps": 1000, "burn_in": 50, "temper": True, "diagnose": False}
+    found = lw.sample(model, kernel, **settings)
+    exact = float(lw.exact(model).log_z)
+    assert errors_off(estimate(found.ladders.up, found.ladders.down), exact, 8) < 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "states", "start"),
+    [
+        (tables_on_grid(np.array([[0.0, 0.0], [0.0, -inf]])), 5_598_861, torch.zeros(8, 36)),
+        (tables_on_grid(APART_3), 101_596_896, CHEQUERED),
+        (lw.GraphPotts(GRID, -inf, 3), 101_596_896, CHEQUERED),
+        (lw.LatticePotts((6, 6), 3, -inf, periodic=False), 101_596_896, CHEQUERED),
+    ],
+)
+def test_ladders_count_independent_sets_and_colourings(model, states, start):
     settings = {"x": start, "steps": 1000, "burn_in": 200, "temper": True, "diagnose": False}
     found = lw.sample(model, "gibbs_sweep", **settings)
     assert len(found.ladders.schedule) < 30

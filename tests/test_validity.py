@@ -112,6 +112,11 @@ TARGETS = {
     "of a colouring": lambda: lw.Factors(
         [((i, i + 1), torch.where(torch.eye(3) > 0, -math.inf, 0)) for i in range(5)]
     ),
+    "of a Potts graph": lambda: lw.GraphPotts([(i, i + 1) for i in range(5)], -math.inf, 3),
+    "of a Potts lattice": lambda: lw.LatticePotts((2, 3), 4, -math.inf),
+    "of forbidden values": lambda: lw.GraphPotts(
+        [(0, 1), (1, 2)], [-math.inf, 0.5], 3, [[0, 0, -math.inf], [0, 0.3, 0.1], [0.2, 0, 0]]
+    ),
 }
 SAMPLERS = [name for name in NAMES if name not in ("hamming_ball", "tempered", "tempered_gibbs")]
 SAMPLERS += ["hamming_ball(sites=4)", "gibbs(sites=2)", "gibbs(sites=2,scan=scopes)"]

@@ -111,7 +111,7 @@ def too_large(change: float) -> str:
 
 
 def form_of(model: EnergyModel) -> Form:
-    """The model's form. Raises NoTwinError if it has none that describes it.
+    """The model's form. Raises NoCompiledKernelError if it has none that describes it.
 
     A subclass that overrides an evaluation may define another target than its parent's form.
     """

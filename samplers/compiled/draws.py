@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from latticework.models.forms import IMPOSSIBLE
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.jit import inlined, kernel, lean, reordered
 from latticework.samplers.compiled.philox import below
@@ -89,5 +90,5 @@ def draw(log_probs, weights, uniform):
         return -1, unknown
     for v in range(log_probs.shape[0]):
         weight = exp32(np.float32(log_probs[v] - top))
-        weights[v] = weight if log_probs[v] > -np.inf else np.float32(0)
+        weights[v] = weight if log_probs[v] > IMPOSSIBLE else np.float32(0)
     return pick(weights, 0, weights.shape[0], uniform * sum_of(weights))[0], unknown

@@ -11,7 +11,13 @@ import numpy as np
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import PottsForm, PottsGraphForm, PottsLatticeForm, PottsPairForm
+from latticework.models.forms import (
+    PottsForm,
+    PottsGraphForm,
+    PottsLatticeForm,
+    PottsPairForm,
+    forbids,
+)
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.jit import choice, copy, kernel, lean, over_chains
@@ -39,6 +45,11 @@ class GibbsPottsState(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsPottsTwin(CompiledSampler):
+    def refuses(self, form: PottsForm | PottsGraphForm) -> str:
+        if self.sampler.sites > 1 and forbids(form):
+            return "blocks of a model with forbidden values, as it subtracts couplings"
+        return ""
+
     def start(self, x: Tensor, form: PottsForm | PottsGraphForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import PottsLatticeForm, PottsPairForm
+from latticework.models.forms import PottsLatticeForm, PottsPairForm, forbids
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
@@ -68,6 +68,8 @@ class PottsTables(NamedTuple):
 @dataclass(frozen=True)
 class OneSiteLatticeTwin(CompiledSampler):
     def refuses(self, form: PottsLatticeForm) -> str:
+        if forbids(form):
+            return "a model with forbidden values, as it holds the weights of all moves"
         neighbours = abs(form.coupling) * form.degree.max()
         return too_large(np.ptp(form.bias.astype(float), axis=1).max() + neighbours)
 

@@ -85,7 +85,7 @@ SEVERAL: dict[tuple[type, type], str] = {
 def find_compiled_kernel(sampler: Sampler, model: EnergyModel) -> MultiStepSampler:
     """The compiled kernel of `sampler` on `model`.
 
-    Raises NoTwinError, which says why, if there is none. A subclass of a sampler has none: it may
+    Raises NoCompiledKernelError, which says why, if there is none. A subclass of a sampler has none: it may
     define another law.
     """
     kind = type(sampler)

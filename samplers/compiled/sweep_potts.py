@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import PottsGraphForm, PottsLatticeForm
+from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
@@ -26,6 +26,7 @@ SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
 FAR = math.exp(TIE)  # the ratio that a tie has at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
+LEAST = np.float32(IMPOSSIBLE)  # fields below it are those of forbidden values
 MANY = 128  # neighbours of a site, whose couplings are added in single precision at most
 
 
@@ -287,7 +288,7 @@ def raise_to(top, fields):
 @lean
 def to_weights(fields, top):
     for c in range(np.uint64(top.shape[0])):
-        fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > -np.inf)
+        fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > LEAST)
 
 
 @lean

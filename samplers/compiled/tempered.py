@@ -21,6 +21,7 @@ from latticework.models.forms import (
     PottsLatticeForm,
     RBMForm,
     change,
+    forbids,
     tempered,
 )
 from latticework.samplers.base import Info
@@ -168,7 +169,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
 def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedTwin:
     """The twin of `sampler`, whose kernel has the twin `twin`.
 
-    Raises NoTwinError on an RBM, and from a law other than the uniform one.
+    Raises NoCompiledKernelError on an RBM, and from a law other than the uniform one.
     """
     if sampler.log_odds is not None:
         raise NoCompiledKernelError(
@@ -178,6 +179,11 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
         raise NoCompiledKernelError(
             "on an RBM one product moves the replicas of all levels, in half the time of a kernel "
             "for each level, so tempering runs eagerly"
+        )
+    if forbids(form_of(model)):
+        raise NoCompiledKernelError(
+            "couplings and biases of -inf have a finite price below b = 1, which the forms of "
+            "compiled kernels do not have, so tempering runs eagerly"
         )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
     return TemperedTwin(**{**own, "learn_base": None}, twin=twin)
