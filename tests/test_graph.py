@@ -164,7 +164,7 @@ def test_many_sites():
     assert result.draws.shape == (1, 1, 200_000)
     tensors = [*graph.buffers(), *graph.parameters()]
     held = sum(tensor.nbytes for tensor in tensors) + sum(part.nbytes for part in graph.form())
-    assert held < 32e6  # docs/library.md: 160 MB for a million sites
+    assert held < 33e6  # docs/library.md: 165 MB for a million sites
 
 
 # The compiled sweep.

@@ -85,8 +85,8 @@ SEVERAL: dict[tuple[type, type], str] = {
 def find_compiled_kernel(sampler: Sampler, model: EnergyModel) -> MultiStepSampler:
     """The compiled kernel of `sampler` on `model`.
 
-    Raises NoCompiledKernelError, which says why, if there is none. A subclass of a sampler has none: it may
-    define another law.
+    Raises NoCompiledKernelError, which says why, if there is none. A subclass of a sampler has
+    none: it may define another law.
     """
     kind = type(sampler)
     if switched_off():
