@@ -53,6 +53,7 @@ class Sampler(ABC):
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
     swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps
+    draws_all_sites: bool = False  # whether a step draws all sites anew, as a sweep of Gibbs does
     anneals: bool = False  # whether a step sets the beta of its target, an AnnealedModel, itself
     interacting: bool = False  # whether chains depend on one another, as particles do
     learning_steps: int = 0  # steps of one chain that `learnt` makes, by a kernel if there is one

@@ -23,6 +23,7 @@ class BlockGibbsState(NamedTuple):
 class BlockGibbs(Sampler):
     """Alternate h ~ p(h given x) and x ~ p(x given h), `steps` times a step. RBMs only."""
 
+    draws_all_sites = True
     steps: int = 1
 
     def __post_init__(self) -> None:

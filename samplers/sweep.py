@@ -38,6 +38,8 @@ class SweepState(NamedTuple):
 class GibbsSweep(Sampler):
     """Resample every site once a step. Binary and categorical models with `colours()` only."""
 
+    draws_all_sites = True
+
     def at(self, x: Tensor, model: EnergyModel) -> SweepState:
         require_domain(self, model, Binary, Categorical)
         if isinstance(model.domain, Binary):

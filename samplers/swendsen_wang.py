@@ -54,6 +54,8 @@ class SwendsenWang(Sampler):
     CPU the loop ends with the last change.
     """
 
+    draws_all_sites = True
+
     def at(self, x: Tensor, model: EnergyModel) -> ClusterState:
         self._require_ferromagnet(model.model if isinstance(model, GeometricPath) else model)
         return ClusterState(x)

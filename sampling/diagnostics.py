@@ -23,6 +23,8 @@ ADVICE = (
 )
 FEW, NUMBERS = 32, 2**20  # entries whose ranks are read, at least; and numbers, at most
 FEWEST = 4  # draws that the diagnostics need
+MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # of a quantity
+STUCK = {"ess_bulk": 0.0, "ess_tail": 0.0, "r_hat": np.inf}  # where chains keep different values
 SHORTEST = 10  # draws of a chain that is judged: the ESS of fewer does not depend on the draws
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 
@@ -55,8 +57,10 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     }
 
 
-def quantities(draws: NDArray) -> dict[str, NDArray]:
+def quantities(draws: NDArray, measures: Sequence[str] = MEASURES) -> dict[str, NDArray]:
     """Mean, error and mixing of each quantity of `draws` `[chains, draws, quantities]`.
+
+    `measures` are those of `MEASURES` that are computed, which takes most of the time.
 
     `ess_bulk`, `ess_tail`, `r_hat` (rank-normalised, folded) and `mcse_mean` are ArviZ's, but the
     error of a value that is seldom visited has a floor (`_mcse`). `sd` is the sample standard
@@ -64,20 +68,19 @@ def quantities(draws: NDArray) -> dict[str, NDArray]:
     `stuck` is true if every chain is constant and chains differ; then R-hat is infinite, ESS is 0,
     and the error is NaN.
     """
-    parts = [_quantities(draws[..., part].astype(np.float64)) for part in _parts(draws)]
+    parts = [_quantities(draws[..., part].astype(np.float64), measures) for part in _parts(draws)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _quantities(draws: NDArray) -> dict[str, NDArray]:
+def _quantities(draws: NDArray, measures: Sequence[str]) -> dict[str, NDArray]:
     """`quantities` of a part that is computed at once."""
-    still, found = _measured(
-        draws, mcse_mean=_mcse, ess_bulk=_ess_bulk, ess_tail=_ess_tail, r_hat=_rank_r_hat
-    )
+    every = dict(zip(MEASURES, (_mcse, _ess_bulk, _ess_tail, _rank_r_hat), strict=True))
+    still, found = _measured(draws, **{name: every[name] for name in measures})
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
     stuck = still & ~constant
     if draws.shape[1] >= FEWEST:
-        found["r_hat"][stuck] = np.inf
-        found["ess_bulk"][stuck] = found["ess_tail"][stuck] = 0
+        for name in STUCK.keys() & set(measures):
+            found[name][stuck] = STUCK[name]
     rows = np.ascontiguousarray(draws.reshape(-1, len(still)).T)  # sums do not depend on the part
     single = rows.shape[1] == 1  # one draw has no spread
     sd = np.full(still.shape, np.nan) if single else rows.std(1, ddof=1)
@@ -255,6 +258,7 @@ def verdict(
     site_names: Sequence[str] | None = None,
     caveat: str = "",
     of: tuple[NDArray, Sequence[str]] | None = None,
+    labels: Sequence[Sequence[str]] | None = None,
 ) -> Convergence:
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
@@ -262,11 +266,12 @@ def verdict(
     least `MIN_ESS`; an ESS above `ANTITHETIC` times the draws is refused, because it does not show
     what draws that alternate hide. Every chain must have moved. Entries that are the same in all
     draws are left out. Of many entries, those with the largest R-hat without ranks are judged.
-    `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries.
+    `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries, which are
+    named by `site_names` and the `labels` of each site's values (`entry_name`).
 
     A `caveat` says why no draws can tell: nothing has converged with one.
     """
-    found = _judge_draws(log_prob, draws, site_names, of)
+    found = _judge_draws(log_prob, draws, site_names, of, labels)
     if not caveat:
         return found
     if found.converged:
@@ -280,6 +285,7 @@ def _judge_draws(
     draws: NDArray,
     site_names: Sequence[str] | None,
     of: tuple[NDArray, Sequence[str]] | None,
+    labels: Sequence[Sequence[str]] | None,
 ) -> Convergence:
     """`verdict` without a caveat."""
     chains, length = log_prob.shape
@@ -320,7 +326,7 @@ def _judge_draws(
         entry = entries[place + first - 1]
         if names is not None:
             return names[entry]
-        return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names)
+        return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names, labels)
 
     worst, fewest, most = r_hat.argmax(), ess.argmin(), ess.argmax()
     limit = largest_r_hat(chains)

@@ -108,7 +108,9 @@ class SampleResult:
         `result.verdict(of=function)` is that of a function of x.
         """
         log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
-        found = ResultVerdict(*verdict(log_prob, draws, self.names, self.caveat))
+        found = ResultVerdict(
+            *verdict(log_prob, draws, self.names, self.caveat, labels=self.labels)
+        )
         found.result = self
         return found
 

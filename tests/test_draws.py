@@ -1,6 +1,8 @@
 """`latticework.check_draws`: draws of any source against a target; and files of results."""
 
 import json
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import torch
 import latticework as lw
 from latticework.models.domains import Binary, Categorical
 from latticework.models.ising import Lattice
+from latticework.sampling.checking import draws as checked
 from latticework.sampling.exact import distribution
 from latticework.sampling.targets import target_named
 from latticework.scripts import check
@@ -67,6 +70,61 @@ def test_chains_are_thinned_and_a_long_target_has_a_sampled_reference():
     assert report.passed
     assert "of 8000 draws" in str(report)
     assert lw.check_draws(drawn(LAW, 200, 3), LATTICE, reference="gibbs").passed
+
+
+def chain_of(sites):
+    return [(site, site + 1) for site in range(sites - 1)]
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "steps"),
+    [
+        (lw.Lattice((4, 5), 0.1), "GibbsSweep()", 100),
+        (lw.Graph(chain_of(20), 0.2), "GibbsSweep()", 100),
+        (lw.Factors([(edge, 0.3 * np.eye(2)) for edge in chain_of(20)]), "GibbsSweep()", 100),
+        (lw.GraphPotts(chain_of(20), 0.2, 3), "GibbsSweep()", 100),
+        (lw.DenseIsing(torch.zeros(20, 20)), "Gibbs()", 2000),
+        (lw.Function(lambda x: 0 * x.sum(-1), Binary(20)), "Gibbs()", 2000),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_reference_makes_as_few_steps_as_the_model_allows(model, named, steps, monkeypatch):
+    """A sweep of all sites is one step where the model has classes of independent sites."""
+    taken, drawn = [], checked.sample
+
+    def noted(*words, **given):
+        taken.append(given["steps"] + given["burn_in"])
+        assert given["engine"] == "auto"
+        return drawn(*words, **given)
+
+    monkeypatch.setattr(checked, "sample", noted)
+    given = model.domain.uniform(40, torch.Generator().manual_seed(0))
+    assert f"chains of {named}" in lw.check_draws(given, model).about
+    assert taken == [steps // 16 * 16]
+
+
+def test_a_reference_that_takes_long_is_told_beforehand(monkeypatch):
+    model = lw.Function(lambda x: 0 * x.sum(-1), Binary(20))
+    given = model.domain.uniform(40, torch.Generator().manual_seed(0))
+    monkeypatch.setattr(checked, "seconds_per_step", lambda *_, **__: 0.6)
+    with pytest.warns(UserWarning, match="about 20 minutes: 2000 steps of 1000 chains of Gibbs"):
+        lw.check_draws(given, model)
+    monkeypatch.setattr(checked, "seconds_per_step", lambda *_, **__: 0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lw.check_draws(given, model)
+
+
+@pytest.mark.parametrize("sites", [2, 5, 32, 33, 3000])
+def test_pairs_are_of_different_sites(sites):
+    """All pairs of few sites; of many sites as many as are compared, without a list of all."""
+    codes = torch.randint(2, (3, sites), generator=torch.Generator().manual_seed(0))
+    equal, names = checked._pairs(codes, torch.Generator().manual_seed(0))
+    assert len(names) == min(checked.PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
+    for name, column in zip(names, equal.T, strict=True):
+        first, second = map(int, re.findall(r"x\[(\d+)\]", name))
+        assert first < second < sites
+        assert torch.equal(column, (codes[:, first] == codes[:, second]).float())
 
 
 def test_categories_may_be_whole_numbers():

@@ -1,6 +1,7 @@
 """Networks of tables: sums by hand, files, and what is refused."""
 
 import itertools
+import re
 import sys
 from types import SimpleNamespace
 
@@ -361,7 +362,7 @@ def labelled(sizes, labels):
     return lw.Factors(tables, sizes, names=["rain", "wet", "cold"], labels=labels)
 
 
-def test_a_summary_has_a_row_for_each_value_that_there_is_by_its_label(tmp_path):
+def test_summary_and_verdict_name_each_value_that_there_is_by_its_label(tmp_path):
     mixed = labelled([2, 3, 2], [["no", "yes"], ["dry", "damp", "wet"], ["no", "yes"]])
     rows = ["rain, no", "rain, yes", "wet, dry", "wet, damp", "wet, wet", "cold, no", "cold, yes"]
     three = labelled([3] * 3, [["a", "b", 3]] * 3)
@@ -376,12 +377,16 @@ def test_a_summary_has_a_row_for_each_value_that_there_is_by_its_label(tmp_path)
         lw.Factors([((0, 1), np.zeros((2, 3)))]): ["0, 0", "0, 1", "1, 0", "1, 1", "1, 2"],
     }
     for number, (model, entries) in enumerate(expected.items()):
-        found = lw.sample(model, "gibbs", steps=20, diagnose=False)
+        found = lw.sample(model, "gibbs", steps=200, diagnose=False)
         table = found.summary()
+        judged = set(re.findall(r"x\[.*?\]", found.verdict.text))
+        assert judged
+        assert judged <= set(table.index)
         assert list(table.index) == ["log_prob", *(f"x[{entry}]" for entry in entries)]
         found.save(tmp_path / f"{number}.npz")
-        again = lw.SampleResult.load(tmp_path / f"{number}.npz").summary()
-        assert list(again.index) == list(table.index)
+        again = lw.SampleResult.load(tmp_path / f"{number}.npz")
+        assert list(again.summary().index) == list(table.index)
+        assert again.verdict.text == found.verdict.text
     found = lw.sample(mixed, "gibbs", steps=200, diagnose=False)
     frequency = float(found.draws[:, :, 1, 2].mean())
     assert found.summary(None)["mean"]["x[wet, wet]"] == pytest.approx(frequency)

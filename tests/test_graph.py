@@ -245,7 +245,9 @@ def test_a_chain_alone_remembers_the_fields_of_its_state(graph):
     state = twin.at(some_states(graph, 1), graph)
     for steps in (1, 50, 500):
         state, _ = twin.advance(state, graph, rng, steps)
-        torch.testing.assert_close(state.fields.float(), graph.gradient(state.x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            state.fields.float(), graph.gradient(state.x), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_clusters_of_a_frustrated_graph_are_refused():

@@ -31,7 +31,7 @@ from latticework.sampling.ladder_estimates import Ladders, levels_of
 
 LADDERS, CHAINS, RUNS = 8, 40, 10
 ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or chain
-    ("tempering", ("eager", "compiled", "fused"), (10, 20, 40, 80, 160, 320)),
+    ("tempering", ("eager", "compiled", "fused"), (20, 80, 320, 640, 1280)),
     ("smc", ("eager", "fused"), (6, 100, 500, 2000)),
     ("ais", ("eager", "fused"), (6, 100, 500, 2000)),
 )

@@ -8,6 +8,7 @@ Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Of dependen
 are kept lie two autocorrelation times apart.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -23,12 +24,14 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.diagnostics import largest_r_hat, quantities
+from latticework.sampling.engine import select_kernel
 from latticework.sampling.exact import distribution, few_states
 from latticework.sampling.metrics import kernel
 from latticework.sampling.naming import short_repr
-from latticework.sampling.sample import sample, sampler_of
+from latticework.sampling.sample import METRICS, sample, sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
 
@@ -40,7 +43,9 @@ ENDS = 8  # draws of each chain of the reference that show whether it has conver
 AT_ONCE = 4096  # states that are evaluated together
 DIVIDED = 100  # divisions that are computed together
 COMPARISONS = 5  # that are decided by a permutation test
-DEFAULTS = ("gibbs", "random_walk")  # samplers of the reference
+DEFAULTS = ("gibbs_sweep", "gibbs", "random_walk")  # samplers of the reference
+SWEEPS = 100  # of each chain of the reference
+LONGEST_UNTOLD = 60  # seconds of a reference, above which they are told beforehand
 
 Statistic = Callable[[Tensor], Tensor]  # divisions [n, states], 1.0 for the draws -> [n]
 
@@ -106,13 +111,19 @@ def check_draws(
         target: the unnormalised log-probability, as in `latticework.sample`.
         log_prob: what the source says of them, without the last dimensions. It is compared with the
             target, up to a constant.
-        reference: the sampler of the reference, where the target has more than 2^16 states; Gibbs,
-            or a random walk where Gibbs cannot be used.
-        steps: steps of each chain of the reference, half of them burn-in; 100 a site.
+        reference: the sampler of the reference, where the target has more than 2^16 states; sweeps
+            of Gibbs where the model has classes of independent sites, else Gibbs site by site, or a
+            random walk where Gibbs cannot be used.
+        steps: steps of each chain of the reference, half of them burn-in; 100 sweeps, which are 100
+            steps of a sampler that draws all sites in a step, and else 100 a site.
         seed: seeds the reference and the divisions.
         error: the probability that anything fails for independent draws from the target, at most.
             10 / error divisions are computed.
         states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
+
+    Warns:
+        UserWarning: before a reference that takes more than a minute. Site by site, a function of x
+            is evaluated for each site of a sweep, so its time grows with the square of the sites.
 
     Raises:
         ValueError: if an argument is invalid, if the draws are not states of the domain, or if the
@@ -122,8 +133,8 @@ def check_draws(
     if not 0.001 <= error < 1:
         raise ValueError(f"error is a probability between 0.001 and 1, got {error:g}")
     model, rng = as_model(target, **states), Generator().manual_seed(seed)
-    steps = 100 * model.domain.dim if steps is None else steps
-    require_count(steps=steps)
+    if steps is not None:
+        require_count(steps=steps)
     check_target(model, draw_possible(model, 4, rng))
     x = as_states(draws, model.domain)
     values = _log_prob(x.flatten(0, 1), model).view(x.shape[:2])
@@ -216,22 +227,22 @@ def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
     chains, length = values.shape
     if length == 1:
         return x[:, 0]
-    ess = _quantities(values, x)["ess_bulk"]
+    ess = _measured(values, x, "ess_bulk")
     moving = ess[np.isfinite(ess)]  # of entries that are not the same in all draws
     fewest = moving.min() if len(moving) else chains * length
     gap = min(length, ceil(2 * chains * length / max(fewest, 1)))
     return x[:, gap - 1 :: gap].flatten(0, 1)
 
 
-def _quantities(values: Tensor, x: Tensor) -> dict[str, np.ndarray]:
-    """The diagnostics of the log-probability and of each entry of x; chains and draws first."""
+def _measured(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
+    """A measure of the log-probability and of each entry of x; chains and draws first."""
     smallest = torch.finfo(torch.float32).min  # in place of -inf
     traces = torch.cat((values.unsqueeze(-1).nan_to_num(neginf=smallest), x.flatten(2)), -1)
-    return quantities(traces.numpy())
+    return quantities(traces.numpy(), [measure])[measure]
 
 
 def _reference(
-    model: EnergyModel, named: Sampler | str | None, count: int, steps: int, seed: int
+    model: EnergyModel, named: Sampler | str | None, count: int, steps: int | None, seed: int
 ) -> tuple[Tensor, str]:
     """Independent draws from the target `[count, *domain.shape]`, and how they were made."""
     if named is None and few_states(model):
@@ -240,11 +251,16 @@ def _reference(
         drawn = torch.multinomial(law, count, replacement=True, generator=rng)
         return states[drawn], f"{count} exact draws"
     makes = [sampler_of(name) for name in ([named] if named else DEFAULTS)]
-    sampler = next((each for each in makes if not why_unsupported(each, model)), makes[0])
+    sampler = next((each for each in makes if not why_unsupported(each, model)), makes[-1])
+    if steps is None:
+        steps = SWEEPS * (1 if sampler.draws_all_sites else model.domain.dim)
+    _tell_time(model, sampler, count, steps)
     gap = max(1, steps // (2 * ENDS))
-    run = {"steps": gap * ENDS, "burn_in": gap * ENDS, "thin": gap, "seed": seed}
-    result = sample(model, sampler, chains=count, diagnose=False, **run)  # type: ignore[arg-type]
-    worst = np.nanmax(_quantities(result.log_prob, result.draws)["r_hat"])
+    result = sample(
+        model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
+        engine="auto", diagnose=False,
+    )  # fmt: skip
+    worst = np.nanmax(_measured(result.log_prob, result.draws, "r_hat"))
     if not worst <= largest_r_hat(count):
         raise ValueError(
             f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of "
@@ -252,6 +268,24 @@ def _reference(
             "give more steps, or another sampler as the reference"
         )
     return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
+
+
+def _tell_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:
+    """Warn before a reference of `count` chains of `steps` steps if it takes long."""
+    if why_unsupported(sampler, model):
+        return  # `sample` says why
+    rng = Generator().manual_seed(0)
+    starts = draw_possible(model, 4, rng)
+    x = starts.repeat_interleave(ceil(count / len(starts)), 0)[:count]
+    kernel, _ = select_kernel(sampler, model, "auto", METRICS, x)
+    seconds = steps * seconds_per_step(kernel, model, x, rng, steps=2, blocks=3)
+    if seconds > LONGEST_UNTOLD:
+        warnings.warn(
+            f"the reference takes about {seconds / 60:.0f} minutes: {steps} steps of {count} "
+            f"chains of {short_repr(sampler)}; fewer draws, fewer steps (steps=), or a sampler "
+            "that moves all sites in a step (reference=) and so needs fewer, take less",
+            stacklevel=4,
+        )
 
 
 def _compared(
@@ -329,10 +363,14 @@ def _sites(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
 
 
 def _pairs(codes: Tensor, rng: Generator) -> tuple[Tensor, list[str]]:
-    """Whether two sites have the same value, for all pairs or `PAIRS` of them."""
-    first, second = torch.triu_indices(codes.shape[1], codes.shape[1], 1)
-    chosen = torch.randperm(len(first), generator=rng)[:PAIRS]
-    first, second = first[chosen], second[chosen]
+    """Whether two sites have the same value, for all pairs or `PAIRS` random ones."""
+    sites = codes.shape[1]
+    if sites * (sites - 1) // 2 <= PAIRS:
+        first, second = torch.triu_indices(sites, sites, 1)
+    else:
+        start = torch.randint(sites, (PAIRS,), generator=rng)
+        shift = torch.randint(1, sites, (PAIRS,), generator=rng)
+        first, second = torch.stack((start, (start + shift) % sites)).sort(0).values
     names = [f"x[{i}] = x[{j}]" for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     return (codes[:, first] == codes[:, second]).float(), names
 

@@ -3,10 +3,11 @@
 Half of the budget goes to the choice of a sampler's fields (conf/task/tune.yaml, by Optuna's TPE)
 and to what it learns before its first step, half to fresh chains, one run a seed. A sampler with
 nothing to tune spends all on what it learns and on fresh chains. The log-probabilities of draws
-are paid too. Rates are those after the warm-up, and their intervals t-intervals of the logarithm
-over seeds. A sampler whose R-hat is above `largest_r_hat` of all chains, or that does not leave
-the target invariant, has no rank. If the others disagree about the target
-(`tuning.agreement`), at least one of them is wrong, and none has a rank.
+are paid too. Rates are those after the warm-up, of the quantity that is worst in the mean over
+seeds, and their intervals t-intervals of the logarithm over seeds. A sampler whose R-hat is above
+`largest_r_hat` of all chains, or that does not leave the target invariant, has no rank. If the
+others disagree about the target (`tuning.agreement`), at least one of them is wrong, and none has
+a rank.
 """
 
 import math
@@ -38,6 +39,7 @@ from latticework.sampling.tuning.setup import (
     TuningSetup,
     Unit,
     diagnosed_sites,
+    ess_of_worst,
     fit_blocks,
     quality,
 )
@@ -55,7 +57,7 @@ class RaceRun:
 
     seed: int
     steps: int
-    ess: float  # of the worst quantity; 0 if one never changed
+    ess: float  # of the quantity that is worst in all runs together; 0 if one is stuck
     seconds: float  # after the warm-up
     evaluations: float  # of all chains by the steps after the warm-up, without those of draws
     spent: float = 0.0  # evaluations of the whole run, with the log-probabilities of draws
@@ -167,14 +169,15 @@ class Race:
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
         each = course.cost(chosen, "evaluations") * self.chains
         draw = course.cost_of_draw(chosen) * self.chains
-        laps, results = [], []
-        for seed in self.seeds:
-            stint, found = course.measured(chosen, steps, seed)
-            results.append(stint.result)
+        runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
+        results = [stint.result for stint, _ in runs]
+        laps = []
+        ess_of_runs = ess_of_worst([found for _, found in runs])
+        for seed, (stint, _), ess in zip(self.seeds, runs, ess_of_runs, strict=True):
             seconds = stint.result.seconds * stint.measuring / stint.steps
             spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]
             laps.append(
-                RaceRun(seed, stint.steps, found.worst, seconds, each * stint.measuring, spent_here)
+                RaceRun(seed, stint.steps, ess, seconds, each * stint.measuring, spent_here)
             )
         note = "" if chosen.exact else BIASED
         entrant = Entrant(

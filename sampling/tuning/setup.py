@@ -85,6 +85,8 @@ class Quality(NamedTuple):
     ess_energy: float  # of the log-probability; NaN if the target is flat
     r_hat: float  # the largest
     still: int  # sites at which all draws of all chains are alike, which say nothing
+    by_quantity: tuple[float | None, ...]  # ESS of the log-probability, then of each entry of x;
+    #                                        None where all draws of all chains are alike
 
     @property
     def worst(self) -> float:
@@ -258,9 +260,12 @@ class TuningSetup:
         stint = self.drawn(sampler, steps, seed)
         found = quality(stint.result)
         near, close, names = stint, found, set(ESS)
+        by_quantity = list(found.by_quantity)
+        crowded = list(range(len(by_quantity)))
         while near.thin > 1:
             most = MAX_ESS_PER_DRAW * near.result.log_prob.numel()
             names = {name for name in names if getattr(close, name) > most}
+            crowded = [place for place in crowded if (close.by_quantity[place] or 0) > most]
             if not names:
                 break
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
@@ -268,7 +273,10 @@ class TuningSetup:
             near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), stint.measuring / near.measuring
             found = found._replace(**{name: longer * getattr(close, name) for name in names})
-        return stint, found
+            for place in crowded:
+                if (ess := close.by_quantity[place]) is not None:
+                    by_quantity[place] = longer * ess
+        return stint, found._replace(by_quantity=tuple(by_quantity))
 
     def drawn(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
@@ -339,6 +347,11 @@ def quality(*results: SampleResult) -> Quality:
     moved = (draws != draws[:, :1]).flatten(1).any(1) | (log_prob != log_prob[:, :1]).flatten(
         1
     ).any(1)
+    by_quantity: list[float | None] = [None] * (1 + len(still))
+    if not flat:
+        by_quantity[0] = float(np.nan_to_num(energy["ess"][0]))
+    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(found["ess"]), strict=True):
+        by_quantity[1 + place] = float(value)
     stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
     return Quality(
         ess=float(ess.min()),
@@ -347,7 +360,22 @@ def quality(*results: SampleResult) -> Quality:
         ess_energy=math.nan if flat else float(np.nan_to_num(energy["ess"][0])),
         r_hat=math.inf if stuck else float(r_hat.max()),
         still=int(still.sum()),
+        by_quantity=tuple(by_quantity),
     )
+
+
+def ess_of_worst(runs: Sequence[Quality]) -> list[float]:
+    """The ESS of each run, of the quantity that is worst in the mean over all runs.
+
+    Were it the worst of each run, it would be too low, because errors choose the smallest of many
+    estimates, and intervals over runs would not tell. It is 0 for a run in which one is stuck.
+    """
+    ess = np.array([run.by_quantity for run in runs], dtype=float)  # [runs, quantities], None: NaN
+    counts = (~np.isnan(ess)).sum(0)
+    means = np.where(counts > 0, np.nansum(ess, 0) / np.maximum(counts, 1), np.inf)
+    chosen = ess[:, means.argmin()]
+    worst = np.array([run.worst for run in runs])
+    return np.where(np.isnan(chosen) | (worst == 0), worst, chosen).tolist()
 
 
 def diagnosed_sites(sites: int) -> torch.Tensor:
