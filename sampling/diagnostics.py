@@ -26,6 +26,7 @@ FEWEST = 4  # draws that the diagnostics need
 MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # of a quantity
 STUCK = {"ess_bulk": 0.0, "ess_tail": 0.0, "r_hat": np.inf}  # where chains keep different values
 SHORTEST = 10  # draws of a chain that is judged: the ESS of fewer does not depend on the draws
+NOISE = 8  # rounding errors by which equal log-probabilities differ, at most
 AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 
 
@@ -36,6 +37,21 @@ def largest_r_hat(chains: int) -> float:
     show at an ESS of 400, and it would ask 256 chains for an ESS of 25,600.
     """
     return min(1 + chains / MIN_ESS, LARGEST_R_HAT)
+
+
+def round_noise(log_prob: NDArray) -> NDArray[np.float64]:
+    """Round log-probabilities to what their precision can tell, float64.
+
+    Equal values that came about along different paths differ by rounding errors. These depend on
+    the chain, so ranks would order equal values chain by chain, and R-hat would grow.
+    """
+    sizes = np.abs(log_prob[np.isfinite(log_prob)])
+    largest = float(sizes.max(initial=0))
+    if largest == 0 or not np.issubdtype(log_prob.dtype, np.floating):
+        return log_prob.astype(np.float64)
+    error = NOISE * float(np.finfo(log_prob.dtype).eps) * largest
+    grid = 2.0 ** np.ceil(np.log2(error))
+    return np.round(log_prob.astype(np.float64) / grid) * grid
 
 
 def convergence(trace: NDArray) -> dict[str, NDArray]:
@@ -289,6 +305,7 @@ def _judge_draws(
 ) -> Convergence:
     """`verdict` without a caveat."""
     chains, length = log_prob.shape
+    log_prob = round_noise(log_prob)
     if log_prob.size < MIN_ESS:
         text = f"not judged: {log_prob.size} draws, at least {MIN_ESS} are needed"
         return Convergence(False, text, judged=False)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.samplers.tempered import LadderState
-from latticework.sampling.diagnostics import Convergence, verdict
+from latticework.sampling.diagnostics import Convergence, round_noise, verdict
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
@@ -141,7 +141,7 @@ class Ladders:
     @property
     def verdict(self) -> Convergence:
         """Whether the chains at b = 1 have mixed, by their log-probabilities relative to p0."""
-        energy = -self.down[:, -1].T
+        energy = round_noise(-self.down[:, -1].T.astype(np.float32))
         if (energy == energy[0, 0]).all():
             return Convergence(True, "converged: the target is that of b = 0")
         return verdict(energy, energy[..., None])

@@ -26,7 +26,13 @@ from latticework.models.domains import (
 )
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import AdaptationResult
-from latticework.sampling.diagnostics import Convergence, entry_name, quantities, verdict
+from latticework.sampling.diagnostics import (
+    Convergence,
+    entry_name,
+    quantities,
+    round_noise,
+    verdict,
+)
 from latticework.sampling.ladder_estimates import Ladders, LogZ
 from latticework.sampling.naming import as_text, from_text, short_repr
 
@@ -202,7 +208,10 @@ class SampleResult:
             names = [entry_name(i, self.names, self.labels) for i in np.argwhere(exists)]
         else:
             values, names = function_values(self.draws, of)
-        first, others = quantities(self.log_prob.unsqueeze(-1).numpy()), quantities(values)
+        first, others = (
+            quantities(round_noise(self.log_prob.numpy())[..., None]),
+            quantities(values),
+        )
         found = {key: np.concatenate((first[key], others[key])) for key in first}
         marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
         frame = pd.DataFrame(found, index=["log_prob", *names])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+import latticework as lw
 from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
@@ -22,7 +23,13 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, verdict
+from latticework.sampling.diagnostics import (
+    convergence,
+    largest_r_hat,
+    quantities,
+    round_noise,
+    verdict,
+)
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
     MMD,
@@ -568,3 +575,27 @@ def test_metrics_see_every_step_however_seldom_they_are_read():
     assert torch.equal(traces[0], traces[1])
     moved = (traces[0][1:] != traces[0][:-1]).sum() + (traces[0][0] != 0).sum()
     assert finals[0]["changed"] == pytest.approx(float(moved) / (12 * 3), rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["eager", "compiled"])
+@pytest.mark.parametrize("sampler", ["gibbs", "gwg", "dmala"])
+def test_rounding_noise_makes_no_levels_of_the_log_probability(sampler, engine):
+    """With equal couplings few values exist, but sums along a chain differ in their last bits."""
+    edges = [(i, j) for i in range(10) for j in range(i) if (i + 2 * j) % 3]
+    graph = lw.Graph(edges, 0.15)
+    result = lw.sample(graph, sampler, chains=4, steps=200, engine=engine, diagnose=False)
+    exact = graph.double().log_prob(result.draws.flatten(0, 1).double())
+    levels = np.unique(np.round(exact.numpy(), 6))
+    rounded = round_noise(result.log_prob.numpy())
+    assert len(np.unique(rounded)) == len(levels)
+    assert np.abs(rounded.ravel() - exact.numpy()).max() < 1e-4
+
+
+def test_noise_that_differs_from_chain_to_chain_does_not_change_the_verdict():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 4, (8, 400)).astype(np.float32) * 3 - 20
+    noise = np.arange(8, dtype=np.float32)[:, None] * 2e-6
+    draws = rng.integers(0, 2, (8, 400, 3)).astype(np.float32)
+    assert (levels + noise != levels).any()
+    assert verdict(levels + noise, draws) == verdict(levels, draws)
+    assert verdict(levels, draws).converged
