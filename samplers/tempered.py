@@ -49,6 +49,9 @@ FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet
 MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
 MAX_LEVELS = 256  # of a learned schedule
 RAREST = 0.02  # probability of a value of a site in a learned base, at least
+# Predicted steps of a round trip from uniform sites, up to which no base is learned. A base of the
+# site means makes a mode of small mass rarer at b = 0: it is not tried where trips are frequent.
+MAX_TRIP_STEPS = 24
 LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
 
 
@@ -83,8 +86,8 @@ class Tempered(Sampler):
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
     nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learnt` finds
     them: on a binary domain the rounds are made twice, the second time from the site means that the
-    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays;
-    means near 1/2 are not tried.
+    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays.
+    It is not tried where round trips are frequent, or with means near 1/2.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
@@ -208,7 +211,8 @@ class Tempered(Sampler):
             return {}
         self.inner.require_moves(model)
         found, base = learn_ladder(self, model, x), {}
-        if self.learn_base and self._can_learn_base(model):
+        slow = found.trip_steps > MAX_TRIP_STEPS
+        if self.learn_base and slow and self._can_learn_base(model):
             mean = found.mean.clamp(RAREST, 1 - RAREST)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
             if len(mean) * log(2) - float(entropy) >= LEAST_GAIN:

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from command import command_line
 from fakes import fake
+from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 import latticework.scripts.figures
@@ -21,6 +23,8 @@ import latticework.scripts.trace
 from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus
+from latticework.experiments.papers.draw import save, write_table
+from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.report_content import build_report, draw
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
@@ -232,6 +236,39 @@ def test_no_planted_link_is_followed(sampler: str, tmp_path: Path) -> None:
     assert precious.read_text() == "kept"
     assert (folder / ("run.json" if status == 0 else "error.txt")).is_file()
     assert not (folder / "error.txt").is_symlink()
+
+
+def test_figures_tables_and_bundles_replace_a_planted_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    writers = {
+        "own.png": lambda file: save(Figure(), file),
+        "own.csv": lambda file: write_table(pd.DataFrame({"a": [1]}), file),
+        "page.png": lambda file: Picture("page", b"image", {".svg": "<svg/>"}).write(file),
+        "runs.zip": lambda file: write_archive(file, {"a/run.json": b"{}"}),
+    }
+    for name, write in writers.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        precious.write_text("kept")
+        for suffix in (".png", ".pdf", ".csv", ".md", ".tex", ".svg", ".json", ".partial"):
+            for planted in (folder / name).with_suffix(suffix), folder / f"{name}.partial":
+                planted.unlink(missing_ok=True)
+                planted.symlink_to(precious)
+        write(folder / name)
+        assert precious.read_text() == "kept"
+        assert (folder / name).is_file()
+        assert not (folder / name).is_symlink()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_what_is_no_file_of_errors_is_named_in_the_report(make, tmp_path: Path) -> None:
+    """A pipe would block whoever reads it."""
+    folder = tmp_path / "rates_sec3" / "smoke" / "model.coupling=0.1"
+    (folder / ".hydra").mkdir(parents=True)
+    make(folder / "error.txt")
+    status = load_status("rates_sec3", "smoke", tmp_path)
+    (cause,) = status.failed.values()
+    assert cause.startswith("error.txt cannot be read (")
 
 
 @pytest.mark.parametrize("fault", BUNDLES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import re
 import shutil
 import unicodedata
@@ -15,6 +16,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from fakes import fake
+from hydra.utils import get_class
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown import Markdown
@@ -25,7 +27,7 @@ from omegaconf import OmegaConf
 import latticework.scripts.figures
 import latticework.scripts.report
 import latticework.scripts.trace
-from latticework.experiments import callback
+from latticework.experiments import CONF, callback
 from latticework.experiments.figures import text as text_figures
 from latticework.experiments.papers import draw, report_content
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
@@ -274,6 +276,17 @@ def test_the_tables_of_a_run_and_of_a_sweep(written, capsys, monkeypatch):
     ):
         show(given_)
         no_controls(capsys.readouterr().out)
+
+
+def test_lines_of_the_log():
+    """By the formatter that Hydra configures."""
+    config = OmegaConf.load(CONF / "config.yaml").hydra.job_logging.formatters.simple
+    formatter = get_class(config["()"])(config.format)
+    record = logging.LogRecord("a", logging.WARNING, "a.py", 1, "%s\nnext", (HOSTILE,), None)
+    first, *_ = formatter.format(record).split("\n")
+    no_controls(formatter.format(record).replace("\n", ""))
+    assert formatter.format(record).endswith("\nnext")
+    assert first
 
 
 def test_commands_that_name_records(tmp_path, capsys, monkeypatch):

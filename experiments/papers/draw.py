@@ -38,6 +38,7 @@ from latticework.experiments.records.escapes import (
     escape_terminal,
 )
 from latticework.experiments.records.estimates import Estimate
+from latticework.experiments.records.files import write_file
 from latticework.experiments.records.identity import FIGURE_GROUPS, run_name
 from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors
@@ -280,12 +281,14 @@ def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:
 
 def save(figure: Figure, target: Path) -> Path:
     """Write the figure as PNG to `target`, with its PDF and its proof beside it; then close it."""
-    target.write_bytes(png(figure, dpi=160))
+    write_file(target, png(figure, dpi=160))
     figure.set_layout_engine("none")  # both files have one layout, which takes most of the time
-    figure.savefig(target.with_suffix(".pdf"))
+    with io.BytesIO() as drawn:
+        figure.savefig(drawn, format="pdf")
+        write_file(target.with_suffix(".pdf"), drawn.getvalue())
     for suffix, text in {".json": proof_of(figure), ".html": html_of(figure)}.items():
         if text:
-            target.with_suffix(suffix).write_text(text, encoding="utf-8")
+            write_file(target.with_suffix(suffix), text)
     mpl.pyplot.close(figure)
     return target
 
@@ -346,10 +349,10 @@ def write_table(frame: pd.DataFrame, target: Path) -> list[Path]:
     """
     written = [target.with_suffix(suffix) for suffix in (".csv", ".md", ".tex")]
     table = _escaped(_long(frame), escape_csv)
-    written[0].write_text(table.to_csv(index=False, lineterminator="\n"), encoding="utf-8")
-    written[1].write_text(markdown(frame) + "\n", encoding="utf-8")
+    write_file(written[0], table.to_csv(index=False, lineterminator="\n"))
+    write_file(written[1], markdown(frame) + "\n")
     latex = _escaped(frame.map(_text), escape_latex).to_latex(index=False, escape=False)
-    written[2].write_text(latex, encoding="utf-8")
+    write_file(written[2], latex)
     return written
 
 

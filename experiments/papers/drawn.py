@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from latticework.experiments.records.files import write_file
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -16,10 +18,10 @@ class Picture:
 
     def write(self, target: Path) -> list[Path]:
         """Write the PNG to `target` and the texts beside it; return the paths."""
-        target.write_bytes(self.png)
+        write_file(target, self.png)
         beside = {target.with_suffix(suffix): text for suffix, text in self.texts.items()}
         for file, text in beside.items():
-            file.write_text(text, encoding="utf-8")
+            write_file(file, text)
         return [target, *beside]
 
 

@@ -13,6 +13,7 @@ from latticework.experiments.papers.draw import markdown as table
 from latticework.experiments.papers.report_content import Part, Report
 from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.estimates import format_estimate
+from latticework.experiments.records.files import write_file
 
 HERE = Path(__file__).parent
 PAGE = """<!doctype html>
@@ -39,8 +40,9 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
         for part in (*section.parts, *section.other_scales):
             for picture in part.drawn.pictures:
                 picture.write(folder / file_name(part, picture.name))
-    text.write_text(render("page.md.jinja", report=report))
-    page.write_text(html(text.read_text(), folder))
+    written = render("page.md.jinja", report=report)
+    write_file(text, written)
+    write_file(page, html(written, folder))
     return page, text
 
 

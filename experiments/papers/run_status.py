@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from latticework.experiments import CONF
 from latticework.experiments.papers.claims.ledger import Pool
 from latticework.experiments.papers.draw import PACKAGES
+from latticework.experiments.records.files import read_file
 from latticework.experiments.records.grouping import drop_repeated_runs
 from latticework.experiments.records.identity import strip_digest
 from latticework.experiments.records.record import BUNDLES, Record, read_records, versions
@@ -130,10 +131,14 @@ def _unfinished(folder: Path) -> tuple[dict[str, str], list[str]]:
         if (run / "run.json").exists():
             continue
         name = strip_digest(run.name)
-        if (error := run / "error.txt").exists():
-            failed[name] = (error.read_text().splitlines() or ["no reason given"])[0]
-        else:
+        try:
+            cause = read_file(run / "error.txt").decode(errors="replace")
+        except FileNotFoundError:
             stopped.append(name)
+        except OSError as error:  # another user's file, a pipe
+            failed[name] = f"error.txt cannot be read ({type(error).__name__})"
+        else:
+            failed[name] = (cause.splitlines() or ["no reason given"])[0]
     return failed, stopped
 
 

@@ -6,6 +6,7 @@ no markup, no link, no formula and no command of a terminal. Usual names stay as
 """
 
 import html
+import logging
 import re
 
 # Controls of terminals, changes of the direction of writing, and halves of surrogate pairs.
@@ -34,6 +35,14 @@ def escape_terminal(text: str) -> str:
     Rich reads markup such as [red] in strings, and none in its `Text`.
     """
     return CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
+
+
+class EscapingFormatter(logging.Formatter):
+    """Formats lines of the log, whose messages name records, for a terminal and a file."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = "\n".join(map(escape_terminal, record.message.split("\n")))
+        return super().formatMessage(record)
 
 
 def escape_markdown(text: str) -> str:

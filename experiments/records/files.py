@@ -1,4 +1,4 @@
-"""Read files that others may have put into a folder of records.
+"""Read and write files where others may have put something in their place.
 
 Only regular files are read, because a pipe would block for ever. JSON nested beyond MAX_DEPTH is
 refused, because code that walks it would exhaust Python's stack.
@@ -23,6 +23,19 @@ def read_file(path: Path | zipfile.Path) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a regular file")
         return file.read()
+
+
+def write_file(target: Path, content: bytes | str) -> None:
+    """Write `content` to a new file that then takes the place of `target`.
+
+    So a link that another user planted is replaced, and what it leads to stays as it is.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    partial = target.with_name(f"{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    with partial.open("xb") as file:
+        file.write(data)
+    partial.replace(target)
 
 
 def read_json(path: Path | zipfile.Path) -> Any:
