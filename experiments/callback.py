@@ -112,7 +112,7 @@ class RunCallback(Callback):
         jobs = sweep_of_command(config, command_words(config.hydra)).jobs
         if jobs:
             print(f"{jobs} runs in {records_folder(config)}", flush=True)
-        self.clock = SweepProgress.started(records_folder(config), jobs)
+        self.clock = SweepProgress.start_count(records_folder(config), jobs)
         atexit.register(self.clock.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:

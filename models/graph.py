@@ -234,7 +234,7 @@ class Graph(EnergyModel):
         shape = len(self.bias), len(self.bias)
         return _compressed(self.starts, self.ends, self._values(), shape)
 
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours and weights of `sites` `[n]`, both `[n, degree]`.
 
         A place beyond the last neighbour repeats the site itself with weight 0.
@@ -300,7 +300,7 @@ class Graph(EnergyModel):
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         if self.many(len(sites)):
             return self.gradient(x).index_select(1, sites)
-        near, weight = self.near(sites)
+        near, weight = self.neighbours_of(sites)
         around = x.index_select(1, near.view(-1)).mul_(2).sub_(1).view(len(x), *near.shape)
         return torch.linalg.vecdot(around, weight).add_(self.bias.index_select(0, sites)).mul_(2)
 
@@ -311,15 +311,15 @@ class Graph(EnergyModel):
         if self.many(self.degree + 1):
             odds = self.gradient(x)
             return None, torch.addcmul(odds, odds, x, value=-2)
-        sites = torch.cat((index, self.near(index.view(-1))[0]), 1)
-        near, weight = self.near(sites.view(-1))
+        sites = torch.cat((index, self.neighbours_of(index.view(-1))[0]), 1)
+        near, weight = self.neighbours_of(sites.view(-1))
         around = x.gather(1, near.view(len(x), -1)).mul_(2).sub_(1).view(*sites.shape, -1)
         bias = self.bias.index_select(0, sites.view(-1)).view_as(sites)
         odds = torch.linalg.vecdot(around, weight.view_as(around)).add_(bias).mul_(2)
         return sites, odds.addcmul_(odds, x.gather(1, sites), value=-2)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        near, weight = self.near(sites)
+        near, weight = self.neighbours_of(sites)
         inside = ((near.unsqueeze(-1) == sites) * weight.unsqueeze(-1)).sum(1) / 2
         field, spins = self.log_odds(x, cache, sites) / 2, spins_of(x.index_select(1, sites))
         return pattern_log_probs(field, inside, spins, spins_of(patterns.to(x)))

@@ -49,8 +49,8 @@ class GraphPotts(SparsePotts):
     def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
         return self.graph.edges, self.graph.weights
 
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
-        return self.graph.near(sites)
+    def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+        return self.graph.neighbours_of(sites)
 
     def priced(self, forbidden: float) -> None:
         for numbers in (self.graph.weights, self.bias):
@@ -88,4 +88,4 @@ class GraphPotts(SparsePotts):
     def field(self, x: Tensor, sites: Tensor) -> Tensor:
         if self.graph.many(len(sites)):
             return (self._pairs(x) + self.bias).index_select(1, sites)
-        return self._field_of(x, sites, *self.graph.near(sites))
+        return self._field_of(x, sites, *self.graph.neighbours_of(sites))

@@ -111,7 +111,7 @@ class SparsePotts(EnergyModel):
         """Pairs of sites `[m, 2]`, and the coupling of each `[m]` or of all of them (scalar)."""
 
     @abstractmethod
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours of `sites` `[n]` and their couplings, both `[n, degree]`."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class SparsePotts(EnergyModel):
         return field - field.masked_fill(here == 0, 0).sum(-1, keepdim=True)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        near, weight = self.near(sites)
+        near, weight = self.neighbours_of(sites)
         within = near.unsqueeze(-1) == sites  # [n, degree, n]
         edges = (within * weight.unsqueeze(-1)).sum(1)
         inside = torch.kron(edges, torch.eye(self.domain.moves, device=x.device, dtype=x.dtype))
@@ -222,7 +222,7 @@ class LatticePotts(SparsePotts):
         edges = torch.stack((site, self.neighbours[site, 2 * axis + 1]), 1)
         return edges, self.bias.new_tensor(self.coupling)
 
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         exists = self.exists.index_select(0, sites)
         return self.neighbours.index_select(0, sites), exists * self.coupling
 

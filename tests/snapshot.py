@@ -46,7 +46,7 @@ def results(folder: Path) -> None:
     for exhibit in KNOWN.exhibits:
         for experiment, names in exhibit.of.items():
             for one in held.get(experiment, ()):
-                for made in make_all(_only(one.config, names), one.shown):
+                for made in make_all(_only(one.config, names), one.drawable_records):
                     file = target / stem(exhibit, experiment, made.name)
                     if isinstance(made.content, Figure):
                         texts = {

@@ -92,29 +92,29 @@ def test_fields_survive_their_storage_as_numbers():
 def test_thinning_hides_no_effective_samples():
     """DLMC for a long time draws independent sites afresh, so every step is an effective sample."""
     course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
-    stint, found = course.measured(lw.DLMC(time=50.0), 2000, seed=0)
+    stint, found = course.measure_run(lw.DLMC(time=50.0), 2000, seed=0)
     thinned = quality(stint.result)
     assert stint.thin == 16
     assert thinned.ess_median < 1.5 * 4 * 100
     assert found.ess_median == pytest.approx(4 * 1600, rel=0.25)
     assert found.ess_energy == pytest.approx(4 * 1600, rel=0.5)
     assert found.r_hat == thinned.r_hat
-    slow = course.measured(lw.DMALA(step_size=0.05), 2000, seed=0)
+    slow = course.measure_run(lw.DMALA(step_size=0.05), 2000, seed=0)
     assert slow[1] == quality(slow[0].result)  # the draws are dense enough
 
 
 def test_no_two_runs_share_their_random_numbers(monkeypatch):
     """Neither the runs of consecutive seeds nor the shorter runs with finer thinning."""
-    taken, drawn = [], TuningSetup.drawn
+    taken, drawn = [], TuningSetup.sample_run
 
     def noted(self, sampler, steps, seed, x=None):
         taken.append(seed)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(TuningSetup, "drawn", noted)
+    monkeypatch.setattr(TuningSetup, "sample_run", noted)
     course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
     for seed in range(3):
-        course.measured(lw.DLMC(time=50.0), 2000, seed)
+        course.measure_run(lw.DLMC(time=50.0), 2000, seed)
     assert len(taken) == len(set(taken)) > 3
 
 
@@ -143,7 +143,7 @@ def test_a_course_runs_by_the_fused_engine(uncompiled):
     assert spent["evaluations"] > 0
     ready = with_fields(tempered, fields)
     assert course.cost(ready, "seconds") > 0
-    stint, found = course.measured(ready, 400, 0)
+    stint, found = course.measure_run(ready, 400, 0)
     assert stint.result.draws.shape[0] == 4
     assert found.r_hat < 1.5
 

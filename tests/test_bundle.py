@@ -27,13 +27,14 @@ from latticework.experiments.papers.bundle import (
     thin,
 )
 from latticework.experiments.papers.draw import make_all
-from latticework.experiments.papers.run_status import declared, load_status
+from latticework.experiments.papers.run_status import load_status
 from latticework.experiments.records import archive
 from latticework.experiments.records import record as records_module
 from latticework.experiments.records.archive import DamagedError, write_archive
 from latticework.experiments.records.identity import PARTS, strip_digest
 from latticework.experiments.records.record import checksums, load_all
 from latticework.experiments.runs.configuration import compose_config, resolve_config
+from latticework.experiments.runs.sweeps import declared_sweep
 
 RUN = {"config": {}, "choices": {}, "overrides": [], "versions": {}, "seconds": 1.0}  # run.json
 
@@ -103,7 +104,7 @@ def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     packed(outputs, again)
     assert (again / "ising_sampling.zip").read_bytes() == bundle.read_bytes()
     records = load_all(bundle)
-    pack(records, declared("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
+    pack(records, declared_sweep("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
     assert (tmp_path / "of a bundle.zip").read_bytes() == bundle.read_bytes()
 
 
@@ -166,7 +167,7 @@ def sentences(tmp_path_factory):
 @pytest.mark.slow
 def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "MAX_ENTRY_CHARACTERS", 400)
-    records, config = load_all(sentences), declared("text_infilling", "paper").config
+    records, config = load_all(sentences), declared_sweep("text_infilling", "paper").config
     assert min(len(json.dumps(r.document["generated"])) for r in records) > 400
     file = tmp_path / "text_infilling.zip"
     pack(records, config, file)
@@ -201,7 +202,7 @@ def test_large_arrays_are_left_out_and_told(outputs, tmp_path, capsys):
         r"left out: 2 arrays, such as sampler=dmala,seed=0-\w{8}/convergence.npz", told
     )
     records = load_all(tmp_path / "ising_sampling.zip")
-    made = {m.name: m for m in make_all(declared("ising_sampling", "paper").config, records)}
+    made = {m.name: m for m in make_all(declared_sweep("ising_sampling", "paper").config, records)}
     assert made["fig3"].content is not None
     assert made["fig2_right"].content is None
     assert "holds no convergence.npz" in made["fig2_right"].reason_not_made
@@ -229,7 +230,7 @@ def test_curves_are_thinned_and_nothing_else():
 
 def test_a_large_bundle_has_fewer_rows_of_all_its_runs(outputs, tmp_path, monkeypatch):
     """One of its runs was thinned before; both are thinned to the last number of rows."""
-    config = declared("ising_sampling", "paper").config
+    config = declared_sweep("ising_sampling", "paper").config
     records = load_all(shutil.copytree(outputs / "ising_sampling" / "paper", tmp_path / "paper"))
     steps = np.arange(500)
     curve = pd.DataFrame({"step": steps, "seconds": steps, "log_rmse": np.linspace(1, 0, 500)})

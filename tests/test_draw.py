@@ -22,7 +22,7 @@ ERRORS = {
     "lookup": LookupError("no record holds x"),
     "file": FileNotFoundError("some/run holds no x.npz"),
 }
-RECORDS = f"(records: {fake().place})"
+RECORDS = f"(records: {fake().display_path})"
 FAILED = [
     f"value was not drawn: ValueError: bad ink {RECORDS}",
     f"key was not drawn: KeyError: 'x' {RECORDS}",

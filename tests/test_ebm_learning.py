@@ -201,7 +201,7 @@ def test_the_average_is_the_exponential_one(tmp_path):
         made.learn(iteration)
         now = made.model.coupling.clone()
         expected = now if expected is None else 0.9 * expected + 0.1 * now
-    torch.testing.assert_close(made.best().coupling, expected)
+    torch.testing.assert_close(made.averaged_model().coupling, expected)
     assert not torch.allclose(expected, made.model.coupling)
 
 

@@ -202,7 +202,7 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
 
 def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
     """One of 6 runs was there before, and the first that worked compiled kernels for 50 s."""
-    clock = SweepProgress.started(tmp_path, 6)
+    clock = SweepProgress.start_count(tmp_path, 6)
 
     def count_run(at, executed=True, process=1):
         monkeypatch.setattr("os.getpid", lambda: process)
@@ -218,7 +218,7 @@ def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatc
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
-    assert SweepProgress.started(tmp_path, 0).count_run(executed=True) == "1 runs so far"
+    assert SweepProgress.start_count(tmp_path, 0).count_run(executed=True) == "1 runs so far"
 
 
 # Which is best.

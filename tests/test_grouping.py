@@ -47,8 +47,13 @@ def test_seeds_share_a_group_and_settings_do_not():
     expected = ["GWG-1", "GWG-4", "DMALA, step_size 0.1", "DMALA, step_size 0.4"]
     assert labels(found) == expected
     assert [len(group.records) for group in found] == [2, 2, 2, 2]
-    assert [(group.place, group.of) for group in found] == [(0, 1), (0, 1), (0, 2), (1, 2)]
-    first, second = (colour(group.key, group.place, group.of) for group in found[2:])
+    assert [(group.line_index, group.line_count) for group in found] == [
+        (0, 1),
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]
+    first, second = (colour(group.key, group.line_index, group.line_count) for group in found[2:])
     assert first != second
 
 

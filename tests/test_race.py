@@ -148,13 +148,13 @@ def test_no_sampler_is_ranked_where_one_missed_half_of_the_mass(file, tmp_path, 
 
 def test_chains_start_where_they_are_told(file, tmp_path, capsys, monkeypatch):
     words = (f"{file}:linear", "--domain", "binary:6", "--samplers", "gibbs")
-    started, drawn = [], TuningSetup.drawn
+    started, drawn = [], TuningSetup.sample_run
 
     def noted(self, sampler, steps, seed, x=None):
         started.append(self.x if x is None else None)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(TuningSetup, "drawn", noted)
+    monkeypatch.setattr(TuningSetup, "sample_run", noted)
     *_, folder = asked(capsys, tmp_path, *words, "--x", f"{file}:STARTS")
     given = [x for x in started if x is not None]
     assert len(given) == 5  # two trials, three seeds
@@ -293,13 +293,13 @@ def test_ranks_and_ties():
 
 
 def test_no_measured_run_repeats_the_random_numbers_of_the_search(monkeypatch):
-    taken, drawn = [], TuningSetup.drawn
+    taken, drawn = [], TuningSetup.sample_run
 
     def noted(self, sampler, steps, seed, x=None):
         taken.append(seed)
         return drawn(self, sampler, steps, seed, x)
 
-    monkeypatch.setattr(TuningSetup, "drawn", noted)
+    monkeypatch.setattr(TuningSetup, "sample_run", noted)
     model, seeds = lw.Function(lambda x: x.sum(-1), lw.Binary(4)), (3, 4, 5)
     contest = Race(model, Allowance(600, "evaluations"), 4, seeds, trials=2)
     contest.enter("dmala", lw.DMALA(0.2), {"step_size": {"low": 0.1, "high": 1.0}})
@@ -516,7 +516,7 @@ def exact_rate(matrix, target):
         (lw.GWG(), gwg),
         (lw.RandomWalk(), random_walk),
     ],
-    ids=str,
+    ids=["dmala", "gwg", "random_walk"],
 )
 def test_rates_are_those_of_the_exact_transition_matrix(sampler, law):
     """Short runs, in which the smallest estimate of each is a tenth to a quarter too low."""
@@ -558,7 +558,7 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
 
 def test_draws_are_evenly_spaced():
     contest = TuningSetup(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, kept=10)
-    stint = contest.drawn(lw.DMALA(0.2), 93, 0)
+    stint = contest.sample_run(lw.DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)
 
@@ -567,7 +567,7 @@ def test_the_search_prefers_what_moves_where_a_site_is_stuck_in_every_trial():
     """The first two sites are equal in every chain's life; the third is free."""
     lock = torch.tensor([[0.0, 40, 0], [40, 0, 0], [0, 0, 0]])
     contest = TuningSetup(lw.DenseIsing(lock), 8)
-    fields, rate = contest.tuned(
+    fields, rate = contest.tune_fields(
         "dmala", lw.DMALA(1e-3), {"step_size": {"choices": [1e-3, 2.0]}},
         [Allowance(1200, "evaluations")], 6, seed=1,
     )  # fmt: skip

@@ -231,7 +231,7 @@ def test_the_runs_of_a_command_are_found_by_name_or_by_identity(tmp_path):
     assert command_line(*PART, "sampler=dula", outputs=tmp_path) == 0
     assert command_line(*PART, *words, outputs=tmp_path) == 0
     sweep = declared_sweep("ising_sampling", "smoke")
-    found = sweep_of_command(sweep.config, words).found(load_all(tmp_path))
+    found = sweep_of_command(sweep.config, words).select_records(load_all(tmp_path))
     assert [r.config["sampler"]["step_size"] for r in found] == [0.2, 0.9]
     assert [sweep.runs_of_record(record) for record in found] == [{"sampler=dula,seed=0"}, None]
     assert (
@@ -308,9 +308,12 @@ def test_variants_of_data_count_under_their_own_names():
     sweep = declared_sweep("bnn", "paper")
     assert (
         overrides_without_seeds_or_variants(["data=news_partial", "sampler=dula", "seed=4"])
-        in sweep.kinds
+        in sweep.override_sets
     )
-    assert overrides_without_seeds_or_variants(["data=another", "sampler=dula"]) not in sweep.kinds
+    assert (
+        overrides_without_seeds_or_variants(["data=another", "sampler=dula"])
+        not in sweep.override_sets
+    )
     assert not any("news_partial" in run for run in sweep.runs)  # none of them is owed
 
 
@@ -397,7 +400,7 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
 
 def test_a_report_of_nothing_names_every_command(tmp_path):
     made = build_report(tmp_path, bundles=NOWHERE)
-    assert made.own["not run"] == len([e for e in made.entries if not e.claim.ours])
+    assert made.paper_counts["not run"] == len([e for e in made.entries if not e.claim.own_reading])
     _, file = write(made, tmp_path / "report")
     text = file.read_text()  # an installed package has no folder of bundles
     assert "does not contain the committed records" in text
@@ -734,10 +737,10 @@ def test_a_number_of_runs_is_that_of_the_committed_records():
     """As the page shows it: GWG-1 after its iterations, and another setting."""
     settings = {"sampler": "gwg", "task.iterations": 14000}
     assert (
-        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", settings)
+        docs_pages.format_last_reading(BUNDLES, "ising_learning", "log_rmse", settings)
         in (ROOT / "docs/results/fig5.md").read_text()
     )
     with pytest.raises(LookupError, match="no committed run of ising_learning has task.steps=7"):
-        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", {"task.steps": 7})
+        docs_pages.format_last_reading(BUNDLES, "ising_learning", "log_rmse", {"task.steps": 7})
     with pytest.raises(LookupError, match="differ in more than their seed"):
-        docs_pages.last_reading(BUNDLES, "ising_learning", "log_rmse", {"sampler": "dmala"})
+        docs_pages.format_last_reading(BUNDLES, "ising_learning", "log_rmse", {"sampler": "dmala"})

@@ -53,8 +53,8 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
     for (ax, sites), (name, (field, symbol)) in zip(panels.T, settings.items(), strict=True):
         # The size is also a setting of the metric Proposed.
         for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
-            ink = colour((name, 0), group.place, group.of)
-            grey = GREY if group.of == 1 else ink
+            ink = colour((name, 0), group.line_index, group.line_count)
+            grey = GREY if group.line_count == 1 else ink
             own = sampler_style(name)
             _line(ax, group, field, "acceptance", own.label, color=ink, marker=own.marker)
             _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
@@ -151,7 +151,7 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
         box = ax.boxplot(
             middle, positions=[place], widths=0.6, patch_artist=True, flierprops={"markersize": 3}
         )
-        ink = colour(group.key, group.place, group.of)
+        ink = colour(group.key, group.line_index, group.line_count)
         box["boxes"][0].set(facecolor="white", edgecolor=ink)
         box["medians"][0].set_color("black")
         side = np.full(len(middle), place + 0.4)

@@ -118,7 +118,7 @@ def lines(
             continue  # such evaluations are not counted for this sampler
         rows = min((record.metrics["step"] <= until).sum() for record in some)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        drawn = sampler_line_style(group.key, group.place, group.of)
+        drawn = sampler_line_style(group.key, group.line_index, group.line_count)
         drawn |= {"linestyle": style} if style else {}
         means = means_by_reading(some, metric, axis, shown)
         line_and_band(ax, means, label=group.label + suffix, **drawn)
@@ -156,7 +156,9 @@ def final_lines(
     Records that differ in `axes` as well are in one line.
     """
     for group in groups(records, [setting, *axes]):
-        drawn = sampler_line_style(group.key, group.place, group.of) | {"markevery": None}
+        drawn = sampler_line_style(group.key, group.line_index, group.line_count) | {
+            "markevery": None
+        }
         line_and_band(ax, along(group.records, setting, value), label=group.label, **drawn)
 
 

@@ -170,8 +170,10 @@ def curves(
     for ax, (title, part) in zip(axes, split.items(), strict=True):
         for (value, some), dash in zip(_grouped(part, lines).items(), cycle(DASHES), strict=False):
             for group in groups(some):
-                ink, runs = colour(group.key, group.place, group.of), group.records
-                style = sampler_line_style(group.key, group.place, group.of) | {"markersize": 4}
+                ink, runs = colour(group.key, group.line_index, group.line_count), group.records
+                style = sampler_line_style(group.key, group.line_index, group.line_count) | {
+                    "markersize": 4
+                }
                 style |= {} if lines is None else {"linestyle": dash}
                 text = join_label(join_label(sampler_label(group.key), value), group.differs)
                 rows = min(len(run.metrics) for run in runs)
@@ -281,7 +283,7 @@ def cost(records: list[Record], panels: str | None = None) -> Figure:
         require_one_setting(base)
         keys = [group.key[0] for group in found]
         times = np.array(seconds) / seconds[keys.index("block_gibbs")]
-        colours = [colour(group.key, group.place, group.of) for group in found]
+        colours = [colour(group.key, group.line_index, group.line_count) for group in found]
         bars = ax.barh([group.label for group in found], times, color=colours)
         texts = [f"{t:.1f}x, {1e6 * s:.0f} µs" for t, s in zip(times, seconds, strict=True)]
         ax.bar_label(bars, texts, fontsize=7, padding=3)

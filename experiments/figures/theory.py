@@ -228,7 +228,10 @@ def law_against_iterations(records: list[Record]) -> Figure:
         axes.reshape(-1, 2), sorted(sizes.items()), strict=True
     ):
         for group in groups(some):
-            style, name = sampler_line_style(group.key, group.place, group.of), group.label
+            style, name = (
+                sampler_line_style(group.key, group.line_index, group.line_count),
+                group.label,
+            )
             table = _table(group.records, "total_variation")
             _band(joint, table, "total_variation", name, style)
             _band(marginal, table, "marginal_error", name, style)

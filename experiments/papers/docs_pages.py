@@ -156,8 +156,8 @@ def _page(section: Section, folder: Path, bundles: Path) -> dict[str, Any]:
     return {
         "exhibit": section.exhibit,
         "state": section.state,
-        "claims": verdicts([entry for entry in section.entries if not entry.claim.ours]),
-        "readings": verdicts([entry for entry in section.entries if entry.claim.ours]),
+        "claims": verdicts([entry for entry in section.entries if not entry.claim.own_reading]),
+        "readings": verdicts([entry for entry in section.entries if entry.claim.own_reading]),
         "lead": [table for part in parts for table in part["tables"] if table[0].endswith(BESIDE)],
         "parts": parts,
         "entries": section.entries,

@@ -132,7 +132,7 @@ def provenance_json(figure: str, command: str, records: Sequence[Record]) -> str
     prints: dict[str, str] = {}
     for record in records:
         if record.bundle is None:
-            prints[record.place] = record.fingerprint
+            prints[record.display_path] = record.fingerprint
         elif record.bundle.name not in prints:
             content = record.bundle.read_bytes()
             prints[record.bundle.name] = hashlib.sha256(content).hexdigest()
@@ -224,8 +224,8 @@ def draw_for_command(
     mine, others = sweep.split_records(records)
     if not (mine or words):  # redrawing an experiment that has only runs with other settings
         return draw_all(config, folder, others, OWN_RUNS_FOLDER)
-    wanted = command.found(records) if command.runs else others
-    declares_all = bool(command.runs) and command.kinds <= sweep.kinds
+    wanted = command.select_records(records) if command.runs else others
+    declares_all = bool(command.runs) and command.override_sets <= sweep.override_sets
     if declares_all or (wanted and {id(r) for r in wanted} <= {id(r) for r in mine}):
         return draw_all(config, folder, mine)
     return draw_all(
@@ -269,7 +269,7 @@ def draw_all(
 def _name_records(records: Sequence[Record], most: int = 3) -> str:
     """The records of a figure, for a message."""
     more = f" and {len(records) - most} more" if len(records) > most else ""
-    return f"(records: {'; '.join(record.place for record in records[:most])}{more})"
+    return f"(records: {'; '.join(record.display_path for record in records[:most])}{more})"
 
 
 def _written(content: Figure | pd.DataFrame, folder: Path, name: str) -> Path:

@@ -90,14 +90,14 @@ class Report:
         return "no records" if self.notice and verdict == str(Verdict.NOT_RUN) else str(verdict)
 
     @property
-    def own(self) -> dict[str, int]:
+    def paper_counts(self) -> dict[str, int]:
         """The verdicts on the papers' own claims, counted."""
-        return count_verdicts([entry for entry in self.entries if not entry.claim.ours])
+        return count_verdicts([entry for entry in self.entries if not entry.claim.own_reading])
 
     @property
     def tested(self) -> str:
         """The verdicts on the papers' own claims, in a sentence."""
-        entries = [entry for entry in self.entries if not entry.claim.ours]
+        entries = [entry for entry in self.entries if not entry.claim.own_reading]
         left = {entry.claim.exhibit for entry in entries if entry.verdict is Verdict.NOT_RUN}
         places = [one.exhibit.place for one in self.sections if one.exhibit.name in left]
         where = f" ({', '.join(places)})" if 0 < len(places) <= MAX_NAMED_PLACES else ""
@@ -190,7 +190,7 @@ def build_report(
     log.info("reading the records and judging the claims")
     held = load_statuses(known.experiments(), outputs, bundles, scales)
     entries = judge(pools(held))
-    shown = [one for some in held.values() for one in some if one.shown and drawing]
+    shown = [one for some in held.values() for one in some if one.drawable_records and drawing]
     bar = track(shown, "figures", console=Console(stderr=True), transient=True)
     drawn = {
         (one.experiment, one.scale): kept_or_drawn(keep, one.stamp, partial(draw, one))
@@ -215,7 +215,7 @@ def draw(held: ExperimentStatus) -> Drawn:
     """Draw every figure and table of the experiment from the records to be shown."""
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
-    for one in make_all(held.config, held.shown):
+    for one in make_all(held.config, held.drawable_records):
         if isinstance(figure := one.content, Figure):
             try:
                 made.pictures.append(_rendered(one.name, figure))
@@ -251,14 +251,14 @@ def _section(
     other_scales: list[Part] = []
     for experiment, names in exhibit.of.items():
         some = held.get(experiment, [])
-        best = next((one for one in some if one.shown), None)
+        best = next((one for one in some if one.drawable_records), None)
         for one in sorted(some, key=lambda one: one is not best):
             made = _chosen(drawn.get((experiment, one.scale), Drawn()), names)
             part = Part(
                 experiment, one.command, one, made, facts(one), *_problems(one, made, known)
             )
             # A better scale that has only begun is listed with the best scale that has records.
-            (other_scales if one.shown and one is not best else parts).append(part)
+            (other_scales if one.drawable_records and one is not best else parts).append(part)
         if not some:
             parts.append(Part(experiment, command(experiment), None, Drawn(), [], []))
     own = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
@@ -279,7 +279,7 @@ def _state(parts: list[Part]) -> str:
     held = [part.holding for part in parts]
     if all(one is None for one in held):
         return "missing"
-    if any(record.substitute for one in held if one for record in one.shown):
+    if any(record.substitute for one in held if one for record in one.drawable_records):
         return "substitutes"
     if any(one is None or one.missing for one in held):
         return "in part"
@@ -289,11 +289,11 @@ def _state(parts: list[Part]) -> str:
 
 def facts(held: ExperimentStatus) -> list[tuple[str, str]]:
     """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
-    documents = [record.document for record in held.shown]
+    documents = [record.document for record in held.drawable_records]
     if not documents:
         return [("Scale", held.scale)]
     done = len(held.runs) - len(held.missing)
-    more = len(held.shown) - done
+    more = len(held.drawable_records) - done
     own = "other seeds or variants of the data" if held.records else "other settings"
     rows = [
         ("Scale", held.scale),
@@ -302,7 +302,7 @@ def facts(held: ExperimentStatus) -> list[tuple[str, str]]:
         ("Seeds", _seeds(documents)),
         ("Device", _distinct(_device(document) for document in documents)),
         ("Time", duration(sum(document["seconds"] for document in documents))),
-        ("Timing", share_text(held.shown)),
+        ("Timing", share_text(held.drawable_records)),
         ("Memory", f"at most {most}" if (most := peak_memory(documents)) else ""),
         ("Commit", _distinct(_commit(document) for document in documents)),
         ("Records", held.place),
@@ -325,9 +325,10 @@ def _problems(
                 remedy = command(held.experiment, held.scale, words)
                 remedies.append((remedy, "makes some of the missing runs"))
     setting = known.settings.get(held.experiment)
-    if setting and (earlier := sum(one.setting(setting) is None for one in held.shown)):
+    if setting and (earlier := sum(one.setting(setting) is None for one in held.drawable_records)):
         problems.append(
-            f"{earlier} of {len(held.shown)} records are outdated: they lack the setting {setting}"
+            f"{earlier} of {len(held.drawable_records)} records are outdated: "
+            f"they lack the setting {setting}"
         )
         remedies.append((held.command, "makes the outdated runs again"))
     if held.others and held.records:

@@ -28,7 +28,7 @@ FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and 
 
 def hash_records(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
-    prints = sorted(f"{record.place} {record.fingerprint}" for record in records)
+    prints = sorted(f"{record.display_path} {record.fingerprint}" for record in records)
     return _digest([hash_drawing_code(), *prints])
 
 
@@ -63,14 +63,14 @@ class ExperimentStatus:
     @property
     def stamp(self) -> str:
         """A hash of everything that decides how the holding is drawn."""
-        return f"{self.experiment} {self.scale} {hash_records(self.shown)}"
+        return f"{self.experiment} {self.scale} {hash_records(self.drawable_records)}"
 
     @property
     def missing(self) -> list[str]:
         return [run for run in self.runs if run not in self.done]
 
     @property
-    def shown(self) -> list[Record]:
+    def drawable_records(self) -> list[Record]:
         """The records for figures: the runs that count, or the others if there are none."""
         return self.records or self.others
 

@@ -45,8 +45,8 @@ class Group:
     key: tuple[str, int]
     differs: str
     records: list[Record]
-    place: int = 0
-    of: int = 1
+    line_index: int = 0
+    line_count: int = 1
 
     @property
     def label(self) -> str:
@@ -127,7 +127,7 @@ def by_sampler(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]
     """
     found = groups(records)
     for group in found:
-        if group.of > 1:
+        if group.line_count > 1:
             require_one_setting(
                 r for other in found if other.key == group.key for r in other.records
             )

@@ -115,7 +115,7 @@ class Record:
         return None if isinstance(self.path, Path) else Path(str(self.path.root.filename))
 
     @property
-    def place(self) -> str:
+    def display_path(self) -> str:
         """`<experiment>/<scale>/<run>` in the outputs, or `<bundle>.zip/<run>`."""
         if isinstance(self.path, Path):
             return "/".join(self.path.resolve().parts[-3:])

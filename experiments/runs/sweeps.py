@@ -88,7 +88,7 @@ class Sweep:
         return tuple(self.overrides)
 
     @property
-    def kinds(self) -> frozenset[OverrideSet]:
+    def override_sets(self) -> frozenset[OverrideSet]:
         return frozenset(self.by_kind)
 
     @cached_property
@@ -127,7 +127,7 @@ class Sweep:
             (others if self.runs_of_record(record) is None else mine).append(record)
         return mine, others
 
-    def found(self, records: Sequence[Record]) -> list[Record]:
+    def select_records(self, records: Sequence[Record]) -> list[Record]:
         """The first record of each of the sweep's runs, in the order of the runs."""
         by_run: dict[str, Record] = {}
         for record in records:
@@ -379,7 +379,7 @@ class SweepProgress:
     runs: int  # 0 if the sweep does not say how many there are
 
     @classmethod
-    def started(cls, folder: Path, runs: int) -> "SweepProgress":
+    def start_count(cls, folder: Path, runs: int) -> "SweepProgress":
         """Start a count in `folder`. Removes counts left by killed processes of this machine."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f".sweep-{socket.gethostname()}-"

@@ -190,7 +190,7 @@ class Annealer:
     base: float
     runs: int = 0
 
-    def weights(
+    def run_annealing(
         self, name: str, x: Tensor, betas: Tensor, kernels: Sequence[Sampler], forward: bool
     ) -> tuple[LogNormaliser, Annealing]:
         """Take chains from `x` along `betas`, with a row of metrics.csv at each reading.
@@ -260,7 +260,7 @@ class Annealer:
         """By chains from independent sites to the model; stored, and log Z noted."""
         run, base = self.run, self.base
         x = self.path.draw(self.budget.chains, run.rng("start"))
-        there, last = self.weights("annealing", x, ladder, kernels, forward=True)
+        there, last = self.run_annealing("annealing", x, ladder, kernels, forward=True)
         run.save("log_weight", forward=last.log_weight)
         run.save("last", x=last.kernel.x)
         known = exact_if_cheap(model)
@@ -286,7 +286,7 @@ class Annealer:
         held = torch.ones(burn_in, dtype=ladder.dtype)
         path = torch.cat((held, ladder.flip(0)))
         own = [kernels[-1]] * (burn_in // self.budget.every) + [*reversed(kernels)]
-        again, last = self.weights("annealing back", x, path, own, forward=False)
+        again, last = self.run_annealing("annealing back", x, path, own, forward=False)
         run.save("log_weight_back", back=last.log_weight)
         run.note(
             log_z_back=base - again.value,

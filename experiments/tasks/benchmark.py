@@ -86,7 +86,7 @@ def benchmark(
         return
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
     seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
-    stint, found = course.measured(chosen, steps, seed)
+    stint, found = course.measure_run(chosen, steps, seed)
     for step, error in errors(stint, reference.mean, points):
         spent = {unit: step * cost for unit, cost in costs.items()}
         run.log(step, **spent, **error)
@@ -127,7 +127,7 @@ def shared_fields(
         fields: dict[str, Any] = {}
         rate = 0.0
         if space:
-            fields, rate = course.tuned(
+            fields, rate = course.tune_fields(
                 name, with_fields(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
             )
         costs = {f"learning/{unit}": cost for unit, cost in spent.items()}

@@ -158,12 +158,12 @@ def ebm_learning(
         if iteration % every == 0 or iteration == iterations:
             learning.log(iteration, evaluations)
         if iteration and (iteration % snapshots == 0 or iteration == iterations):
-            run.save_tensors(f"ema_{iteration:06}", learning.best().state_dict())
+            run.save_tensors(f"ema_{iteration:06}", learning.averaged_model().state_dict())
             run.save(f"samples_{iteration:06}", x=learning.negatives.buffer[:STORED_CHAINS])
     run.note(cpu_share=learning.clock.share)
     run.save_tensors("model", model.state_dict())
     if learning.ema is not None:
-        run.save_tensors("ema", learning.best().state_dict())
+        run.save_tensors("ema", learning.averaged_model().state_dict())
     run.save("buffer", x=learning.negatives.buffer)
     run.save("last", x=learning.negatives.buffer[:STORED_CHAINS])
 
@@ -253,7 +253,7 @@ class Learning(Updates):
             parameter.grad.add_(parameter.sign(), alpha=self.l1)
         return clip_grad_norm_(parameters, self.largest_gradient)
 
-    def best(self) -> EnergyModel:
+    def averaged_model(self) -> EnergyModel:
         """The model with the averaged parameters if there are any, else the model itself."""
         return self.model if self.ema is None else cast(EnergyModel, self.ema.module)
 
@@ -261,7 +261,7 @@ class Learning(Updates):
     def log(self, iteration: int, evaluations: Sequence[Evaluation]) -> None:
         """A row of metrics.csv; acceptance is over the updates since the last row."""
         chains = self.negatives
-        found = [each(self.best(), self.data, chains.state.x) for each in evaluations]
+        found = [each(self.averaged_model(), self.data, chains.state.x) for each in evaluations]
         accepted, tally = chains.carries
         acceptance = self.replay.metrics[0].read(accepted)
         if self.updated:

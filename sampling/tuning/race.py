@@ -159,7 +159,7 @@ class Race:
             return Entrant(name, sampler, {}, [], note=note, beforehand=spent)
         fields: dict[str, Any] = {}
         if space:
-            fields, _ = course.tuned(name, ready, space, [left], self.trials, seed)
+            fields, _ = course.tune_fields(name, ready, space, [left], self.trials, seed)
             left = self.budget.part(0.5)
         plain = with_fields(sampler, fields)
         chosen = with_fields(plain, learnt)
@@ -169,7 +169,7 @@ class Race:
             return Entrant(name, plain, fields, [], note=note, beforehand=spent)
         each = course.cost(chosen, "evaluations") * self.chains
         draw = course.cost_of_draw(chosen) * self.chains
-        runs = [course.measured(chosen, steps, seed) for seed in self.seeds]
+        runs = [course.measure_run(chosen, steps, seed) for seed in self.seeds]
         results = [stint.result for stint, _ in runs]
         laps = []
         ess_of_runs = ess_of_worst([found for _, found in runs])

@@ -161,7 +161,7 @@ class TuningSetup:
         """The given starts, or random ones."""
         return draw_possible(self.model, self.chains, rng) if self.x is None else self.x
 
-    def tuned(
+    def tune_fields(
         self,
         name: str,
         sampler: Sampler,
@@ -193,7 +193,7 @@ class TuningSetup:
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
             trial = dataclasses.replace(self, kept=MAX_DRAWS)
-            stint, found = trial.measured(candidate, steps, seed)
+            stint, found = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
         return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
@@ -250,14 +250,14 @@ class TuningSetup:
         steps = max(5, int(TIMED / about))
         return seconds_per_step(kernel, self.model, x, rng, steps=steps, blocks=5)
 
-    def measured(self, sampler: Sampler, steps: int, seed: int) -> tuple[SampledRun, Quality]:
+    def measure_run(self, sampler: Sampler, steps: int, seed: int) -> tuple[SampledRun, Quality]:
         """A run of at most `steps` steps and its diagnostics; those of an ESS count all its steps.
 
         A run keeps few of its draws, and has at most about one effective sample for each. Where a
         quantity comes near this, its ESS is that of a shorter run with finer thinning, which starts
         at the last draws, times the ratio of their lengths.
         """
-        stint = self.drawn(sampler, steps, seed)
+        stint = self.sample_run(sampler, steps, seed)
         found = quality(stint.result)
         near, close, names = stint, found, set(ESS)
         by_quantity = list(found.by_quantity)
@@ -270,7 +270,7 @@ class TuningSetup:
                 break
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + SEED_OFFSET) % 2**31
-            near = self.drawn(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
+            near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), stint.measuring / near.measuring
             found = found._replace(**{name: longer * getattr(close, name) for name in names})
             for place in crowded:
@@ -278,7 +278,7 @@ class TuningSetup:
                     by_quantity[place] = longer * ess
         return stint, found._replace(by_quantity=tuple(by_quantity))
 
-    def drawn(
+    def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> SampledRun:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""

@@ -47,7 +47,7 @@ class Claim:
     source: str
     judge: Callable[[list[Record]], Finding]
     seed: str = "seed"  # the key whose values are independent runs: `model_seed` where it is models
-    ours: bool = False  # our reading, and not the paper's own claim
+    own_reading: bool = False  # our reading, and not the paper's own claim
     tuning_seed: int | None = (
         None  # the value of `seed` whose runs chose settings; it does not judge
     )
@@ -57,7 +57,7 @@ class Claim:
     @property
     def group(self) -> str:
         """Where the ledger lists and counts the claim."""
-        if self.ours:
+        if self.own_reading:
             return OURS
         paper = self.source.split(",")[0]
         return paper if paper in (DLP, RATES) else LATER
@@ -221,7 +221,7 @@ CLAIMS = (
         partial(langevin_sampling.fig3, axis="seconds")),
     ISING("seconds-compiled",
         "With compiled kernels, which the paper does not have, DMALA converges fastest in seconds",
-        judge_rmse_lowest_by_time, experiment="ising_sampling_compiled", ours=True),
+        judge_rmse_lowest_by_time, experiment="ising_sampling_compiled", own_reading=True),
     ISING("dula", "DULA does about as well as LB-1 and GWG-1, and worse than DMALA",
         langevin_sampling.fig3_dula),
     *(
@@ -239,7 +239,8 @@ CLAIMS = (
     *(
         Claim(f"fig7-{name}", "fig7", "ising_connectivity",
             f"DMALA is best at every connectivity{words}",
-            f"{DLP}, Appendix I.2", measure, ours=bool(words), fresh=FIG7_COST if words else FIG7)
+            f"{DLP}, Appendix I.2", measure, own_reading=bool(words),
+            fresh=FIG7_COST if words else FIG7)
         for name, words, measure in (
             ("connectivity", "", langevin_sampling.fig7_every_connectivity),
             ("cost", " at equal time, with our cost of a step", langevin_sampling.fig7_equal_cost),
@@ -256,15 +257,16 @@ CLAIMS = (
         "With compiled kernels, which the paper does not have, DULA and DMALA are below the "
         "baselines at equal time",
         partial(judge_mmd_below_baselines, axis="seconds"),
-        experiment="rbm_sampling_compiled", ours=True),
+        experiment="rbm_sampling_compiled", own_reading=True),
     Claim("fig8-closer", "fig8", "rbm_sampling",
         "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
         "MMD in place of the eye",
-        f"{DLP}, Figure 8", partial(judge_mmd_below_baselines, axis="step"), ours=True, fresh=FIG4),
+        f"{DLP}, Figure 8", partial(judge_mmd_below_baselines, axis="step"),
+        own_reading=True, fresh=FIG4),
     Claim("fig9-mediocre", "fig9", "ebm_samples_small",
         "With a small network (not in the paper), images of DULA are farther from the data than "
         "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",
-        f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, ours=True),
+        f"{DLP}, Figure 9", langevin_sampling.fig9_mediocre, own_reading=True),
     LEARNED_ISING("iterations",
         "DULA and DMALA learn the coupling better than GWG at equal iterations",
         partial(langevin_learning.fig5, axis="step")),
@@ -278,13 +280,13 @@ CLAIMS = (
         langevin_learning.fig5_fewer, fresh=FEWER),
     LEARNED_ISING("fewest",
         "The advantage of DULA and DMALA over GWG is larger with the fewest sampling steps than "
-        "with the most", partial(langevin_learning.fig5_fewer, every=False), ours=True),
+        "with the most", partial(langevin_learning.fig5_fewer, every=False), own_reading=True),
     LEARNED_ISING("gibbs",
         "Learning with Gibbs diverges if it takes fewer than 100 sampling steps",
         langevin_learning.fig5_gibbs),
     LEARNED_ISING("gibbs-settles",
         "Learning with Gibbs and 100 sampling steps does not diverge: its error does not rise in "
-        "the second half", langevin_learning.fig5_gibbs_settles, ours=True),
+        "the second half", langevin_learning.fig5_gibbs_settles, own_reading=True),
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
@@ -297,7 +299,7 @@ CLAIMS = (
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
             f"{DLP}, Section 7.3.2",
-            partial(langevin_learning.table1, data=data, chosen=chosen), ours=True,
+            partial(langevin_learning.table1, data=data, chosen=chosen), own_reading=True,
             fresh=MODELS if data in ("dynamic_mnist", "omniglot") else None,
             cell=(data.replace("_", " "), f"a small network, {words}"))
         for kind, words, chosen in READINGS
@@ -318,7 +320,7 @@ CLAIMS = (
     ),
     *(
         TEXT(f"{name}{end}", f"With {text}, DULA and DMALA infill with {words}",
-            partial(measure, model=model), ours=bool(end), fresh=MINI if end else None)
+            partial(measure, model=model), own_reading=bool(end), fresh=MINI if end else None)
         for name, words, measure in (
             ("diversity", "more diversity than Gibbs and GWG", langevin_networks.table3_diversity),
             ("quality", "similar quality (corpus BLEU)", langevin_networks.table3_quality),
@@ -327,7 +329,7 @@ CLAIMS = (
     ),
     *(
         BATCHES(f"{name}{data}", f"On {text} stochastic DULA improves {words}",
-            partial(langevin_networks.table4, data=data, **measured), ours=bool(name))
+            partial(langevin_networks.table4, data=data, **measured), own_reading=bool(name))
         for name, measured, words in (
             ("", {}, "with the batch in both measures"),
             ("beyond-", {"batches": langevin_networks.BATCHES[1:]},
@@ -339,10 +341,10 @@ CLAIMS = (
     ),
     BATCHES("splits",
         "On five random splits of COMPAS stochastic DULA improves with the batch in both measures",
-        langevin_networks.table4_splits, experiment="bnn_splits", ours=True),
+        langevin_networks.table4_splits, experiment="bnn_splits", own_reading=True),
     Claim("appB-law", "appB", "categorical_toy",
         "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
-        f"{DLP}, Appendix B", langevin_theory.app_b, ours=True, fresh=ADDED),
+        f"{DLP}, Appendix B", langevin_theory.app_b, own_reading=True, fresh=ADDED),
     Claim("appD-acceptance", "appD", "rbm_step_term",
         "DMALA accepts 51 % of its moves on the RBM, and 0.005 % without the step-size term",
         f"{DLP}, Appendix D", langevin_sampling.app_d),
@@ -350,7 +352,7 @@ CLAIMS = (
         Claim(f"appH-{name}", "appH", "preconditioning",
             f"With a preconditioner, DLP's means{words} have a smaller error than without one at "
             "any step size",
-            f"{DLP}, Appendix H", measure, ours=bool(words))
+            f"{DLP}, Appendix H", measure, own_reading=bool(words))
         for name, words, measure in (
             ("preconditioner", "", langevin_theory.app_h),
             ("thinned", " over every other step",
@@ -371,7 +373,7 @@ CLAIMS = (
             "Without decay the samples of sample penalization converge to a uniform distribution "
             f"(statistics of units in {units})",
             partial(rates.penalization_uniform, coding=coding), source=f"{RATES}, Section 4",
-            experiment=f"rates_penalization{end.replace('-', '_')}", ours=bool(end),
+            experiment=f"rates_penalization{end.replace('-', '_')}", own_reading=bool(end),
             fresh=SPIN if end else None)
         for end, units, coding in (("", "{0, 1}", None), ("-spin", "{-1, 1}", "spin"))
     ),
@@ -392,7 +394,7 @@ CLAIMS = (
         ISL(f"herding{end}{later}",
             f"On {data}, rates-herding rises first{window} and rates-FPCD {words}",
             partial(rates.herding, overtaken=bool(end), windows=windows),
-            experiment=f"rates_fig2{end.replace('-', '_')}", ours=bool(later), fresh=ADDED)
+            experiment=f"rates_fig2{end.replace('-', '_')}", own_reading=bool(later), fresh=ADDED)
         for end, data, words in (
             ("", "USPS", "catches up, without a clear difference at the end"),
             ("-mnist", "MNIST", "overtakes it"),
@@ -434,7 +436,8 @@ CLAIMS = (
     ISL("regardless-rates",
         "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
         "of the trained model",
-        partial(rates.regardless, pairs=rates.AHEAD), experiment="rates_regardless", ours=True,
+        partial(rates.regardless, pairs=rates.AHEAD), experiment="rates_regardless",
+        own_reading=True,
         fresh=LONGER),
     Claim("rates-fig3-decay", "rates-fig3", "rates_fig3_decay",
         "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
@@ -442,7 +445,7 @@ CLAIMS = (
     *(
         Claim(f"rates-fig3-{name}{end}", "rates-fig3", experiment,
             f"{words}{data}",
-            f"{RATES}, Section 5.1", measure, seed="model_seed", ours=ours or end == "-slow",
+            f"{RATES}, Section 5.1", measure, seed="model_seed", own_reading=ours or end == "-slow",
             tuning_seed=chose,
             fresh=FRESH_SPREAD_MODELS if name == "consistency" and not end
             else None if end == "-slow" and late else fresh)

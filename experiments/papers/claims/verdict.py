@@ -72,7 +72,7 @@ class Margin:
     basis: str = "chains of one run"
     at_least: bool = False
     expected: str = ""
-    line: float = 0.0
+    threshold: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -133,13 +133,13 @@ class Margin:
     def _of_the_quantity(self) -> str:
         """`acceptance of DMALA: 0.5398 [0.5388, 0.5408], expected above 0.49, 5 runs`."""
         sign = 1 if self.expected == "above" else -1
-        found = (self.line + sign * value for value in (self.mean, *self.interval()))
+        found = (self.threshold + sign * value for value in (self.mean, *self.interval()))
         # what is left of a quantity of 0 is rounding
-        mean, *ends = (0.0 if abs(one) < 1e-12 * abs(self.line) else one for one in found)
+        mean, *ends = (0.0 if abs(one) < 1e-12 * abs(self.threshold) else one for one in found)
         low, high = sorted(ends)
         spread = "" if math.isinf(low) or self.exact else f" [{low:.4g}, {high:.4g}]"
         runs = f", {len(self.values)} run{'s' * (len(self.values) != 1)}"
-        asked = f"expected {self.expected} {self.line:.4g}"
+        asked = f"expected {self.expected} {self.threshold:.4g}"
         return f"{self.what}: {mean:.4g}{spread}, {asked}{' (exact)' if self.exact else runs}"
 
 
@@ -309,13 +309,13 @@ def logs(seeds: Seeds) -> Seeds:
 def margin_above(what: str, seeds: Seeds, least: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is larger than `least`."""
     values = tuple(value - least for value in seeds.values())
-    return Margin(what, values, expected="above", line=least)
+    return Margin(what, values, expected="above", threshold=least)
 
 
 def margin_below(what: str, seeds: Seeds, most: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is smaller than `most`."""
     values = tuple(most - value for value in seeds.values())
-    return Margin(what, values, expected="below", line=most)
+    return Margin(what, values, expected="below", threshold=most)
 
 
 def margin_positive(what: str, seeds: Seeds) -> Margin:
