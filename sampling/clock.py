@@ -1,6 +1,5 @@
 """A stopwatch for what is timed: seconds, and the share of them that was spent on a processor."""
 
-import math
 import time
 
 import torch
@@ -28,7 +27,7 @@ class Clock:
         than `LONG` seconds. A share of 1 does not exclude work on other cores that slows this one.
         """
         alone = self.device.type == "cpu" and torch.get_num_threads() == 1
-        known = alone and self.seconds >= LONG and not math.isnan(self.cpu)
+        known = alone and self.seconds >= LONG
         return self.cpu / self.seconds if known else None
 
     def __enter__(self) -> "Clock":
@@ -46,5 +45,4 @@ class Clock:
         return {"seconds": self.seconds, "cpu": self.cpu}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Checkpoints of 0.2 have no `cpu`: it is NaN, and the share stays unknown."""
-        self.seconds, self.cpu = state["seconds"], state.get("cpu", math.nan)
+        self.seconds, self.cpu = state["seconds"], state["cpu"]

@@ -1,6 +1,5 @@
 """Models learned by one experiment and used by others: found in a record, or learned in place."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,9 @@ from documented import composed
 from test_ais import DATA, rbm
 
 from latticework.experiments.figures.likelihood import table1
-from latticework.experiments.records.identity import has_same_identity
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import load_or_make_artifact
-from latticework.experiments.tasks.learning.snapshots import _settings, last, snapshots
+from latticework.experiments.tasks.learning.snapshots import last, snapshots
 from latticework.samplers.gwg import GWG
 from latticework.sampling.loop_state import LoopState
 
@@ -75,29 +72,6 @@ def test_models_without_a_record_are_learned_once_for_all(tmp_path):
     torch.testing.assert_close(model.visible_bias, before + 2)
     with pytest.raises(ValueError, match="needs a data set"):
         snapshots(model=rbm(), sampler=GWG(), data=None, run=other, learn=learn)
-
-
-def test_an_artifact_and_a_checkpoint_of_release_0_2_are_found(tmp_path):
-    """It named them by whole paths, and learned with the settings `learning` and `fingerprint`."""
-    names = ("model", "sampler", "seed", "model_seed", "data", "learning")
-    spec = {**{name: CONFIG[name] for name in names}, "fingerprint": FINGERPRINT}
-    text = json.dumps(spec, indent=2, sort_keys=True)
-    name = f"ebm-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    maker = run_in(tmp_path / "ais" / "a")
-    load_or_make_artifact(maker, "ebm", spec, lambda: {"ema_000009/x": torch.ones(2)})
-    assert maker.notes["artifacts"] == [name]
-    user, learn = run_in(tmp_path / "ais" / "b"), Learn()
-    states = snapshots(model=rbm(), sampler=GWG(), data=DATA, run=user, learn=learn)
-    assert states["ema_000009"]["x"].tolist() == [1, 1]
-    assert user.notes["learned_by"] == name
-    longer = {**CONFIG, "learning": {"iterations": 3}}
-    assert has_same_identity({"config": spec}, _settings(CONFIG, "learning", FINGERPRINT))
-    assert not has_same_identity({"config": spec}, _settings(longer, "learning", FINGERPRINT))
-    assert not has_same_identity({"config": spec}, _settings(CONFIG, "learning", "x"))
-    snapshots(
-        model=rbm(), sampler=GWG(), data=DATA, run=run_in(tmp_path / "c", longer), learn=learn
-    )
-    assert learn.calls == 1  # control
 
 
 def test_a_record_with_the_same_settings_is_read(tmp_path):

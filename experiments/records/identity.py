@@ -4,8 +4,7 @@ The identity is the resolved configuration in canonical form, so it does not dep
 command spelled it. A record belongs to a run if both have the same identity.
 
 The folder of a record is `<overrides>-<8 digits>`. The overrides are for people. The digits are the
-first of the digest of the identity, and a folder is found by them. Folders of release 0.2 have no
-digits, and are found by the configuration in run.json.
+first of the digest of the identity, and a folder is found by them.
 """
 
 import hashlib
@@ -13,15 +12,12 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-
-from latticework.experiments.records.files import read_json
 
 # The groups from which run.py builds a run. Other keys feed these by interpolation (budget, sizes),
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
@@ -102,7 +98,6 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     `short_name`. Passwords in URLs are masked, as in records. Of the keys in SOURCES, only those in
     `sources` are kept.
     """
-    config = _since_0_3(config)
     kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
     kept["engine"] = config.get("engine", "eager")  # older records have no such key
     dropped = set(DATA_LOCATION_KEYS) - set(sources)
@@ -110,17 +105,6 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     if isinstance(data := plain.get("data"), dict):
         plain["data"] = {key: value for key, value in data.items() if key not in dropped}
     return plain
-
-
-def _since_0_3(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a run that learns a model for another, as release 0.3 has it.
-
-    Checkpoints and artifacts of 0.2 say it in other words. This function goes with 0.4.
-    """
-    if not {"learning", "fingerprint"} <= set(config):
-        return config
-    data = {**config["data"], "fingerprint": config["fingerprint"]}
-    return {**config, "task": config["learning"], "data": data}
 
 
 def short_name(target: str) -> str:
@@ -236,7 +220,6 @@ def find_run_folder(parent: Path, config: dict[str, Any]) -> Path | None:
     names = list_names(parent)
     end = f"-{mine[:DIGEST_CHARACTERS]}"
     folders = [parent / name for name in names if name.endswith(end)]
-    folders = folders or _folders_of_0_2(parent, names, mine)
     for file in ("run.json", LOCK):
         if begun := sorted(folder for folder in folders if (folder / file).exists()):
             return begun[0]
@@ -249,21 +232,3 @@ def list_names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 - makes no paths of the names
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-# By the names in a folder; "" for folders of later releases. Each is examined once a process.
-_digests_of_0_2: dict[Path, dict[str, str]] = {}
-
-
-def _folders_of_0_2(parent: Path, names: Iterable[str], mine: str) -> list[Path]:
-    """The folders of records of release 0.2 with the digest `mine`; goes with 0.4."""
-    known = _digests_of_0_2.setdefault(parent, {})
-    for name in names:
-        if name in known:
-            continue
-        if strip_digest(name) != name and not (parent / name / ".identity").exists():
-            known[name] = ""
-            continue
-        with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):  # unfinished
-            known[name] = digest(read_json(parent / name / "run.json")["config"])
-    return [parent / name for name, its in known.items() if its == mine]

@@ -6,10 +6,8 @@ data and seeds, its models are read. Otherwise the task learns the models here, 
 as a shared artifact (`experiments.runs.storage`).
 """
 
-import json
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import CHECKSUM, load_or_make_artifact
+from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.learning.negatives import require_data
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -77,7 +75,7 @@ def snapshots(
         }
 
     states: States = {}
-    for name, tensor in sorted(load_or_make_artifact(run, "ebm", _spec(run, wanted), make).items()):
+    for name, tensor in sorted(load_or_make_artifact(run, "ebm", identity(wanted), make).items()):
         snapshot, _, key = name.partition("/")
         states.setdefault(snapshot, {})[key] = tensor
     run.note(learned_by=run.notes["artifacts"][-1])
@@ -99,20 +97,6 @@ def _settings(config: dict[str, Any], key: str, fingerprint: str) -> dict[str, A
     kept = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
     data = {**config["data"], "fingerprint": fingerprint}
     return {**kept, "data": data, "task": config[key]}
-
-
-def _spec(run: Run, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The specification of the artifact, in the words of release 0.2 if it was made by that.
-
-    From 0.4 on it is `identity(wanted)`.
-    """
-    for file in sorted((run.outputs / "artifacts").glob("ebm-*/spec.json")):
-        with suppress(ValueError, LookupError):  # damaged: `artifact` sees to it
-            found = json.loads(file.read_text())
-            found.pop(CHECKSUM, None)
-            if identity(found) == identity(wanted):
-                return found
-    return identity(wanted)
 
 
 def _finished(run: Run, experiment: str) -> list[Record]:
