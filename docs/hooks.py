@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from latticework.experiments.records.escapes import escape_markdown
-from latticework.experiments.records.grouping import SAMPLERS as LOOKS
+from latticework.experiments.records.labels import SAMPLERS as LOOKS
 from latticework.samplers import NAMES
 
 plt.switch_backend("agg")

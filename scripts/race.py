@@ -32,7 +32,7 @@ from rich.table import Table as Grid
 
 from latticework.experiments.figures.style import label_lines_and_legend, new_figure
 from latticework.experiments.papers.draw import provenance_json, save
-from latticework.experiments.records.grouping import sampler_style
+from latticework.experiments.records.labels import sampler_style
 from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.environment import NUMERIC_PACKAGES, commit, device_name

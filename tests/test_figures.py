@@ -23,9 +23,9 @@ from latticework.experiments.figures.likelihood import improvement
 from latticework.experiments.figures.text import COLOURS
 from latticework.experiments.papers.draw import png
 from latticework.experiments.records.estimates import published_estimate
-from latticework.experiments.records.grouping import (
+from latticework.experiments.records.grouping import by_sampler
+from latticework.experiments.records.labels import (
     SAMPLERS,
-    by_sampler,
     format_seeds,
     sampler_label,
     sampler_style,

@@ -23,14 +23,8 @@ from latticework.experiments.records.estimates import (
     published_if_same_data,
     timed_runs_and_note,
 )
-from latticework.experiments.records.grouping import (
-    Group,
-    groups,
-    join_label,
-    require_one_setting,
-    sampler_key,
-    sampler_style,
-)
+from latticework.experiments.records.grouping import Group, groups, join_label, require_one_setting
+from latticework.experiments.records.labels import sampler_key, sampler_style
 from latticework.experiments.records.record import Record
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written

@@ -28,13 +28,8 @@ from latticework.experiments.figures.style import (
     new_panel_grid,
     sampler_line_style,
 )
-from latticework.experiments.records.grouping import (
-    group_by,
-    require_one_setting,
-    sampler_order,
-    sampler_style,
-    spell_name,
-)
+from latticework.experiments.records.grouping import group_by, require_one_setting
+from latticework.experiments.records.labels import sampler_order, sampler_style, spell_name
 from latticework.experiments.records.record import Record
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student

@@ -31,15 +31,12 @@ from latticework.experiments.records.estimates import (
     timed_runs_and_note,
 )
 from latticework.experiments.records.grouping import (
-    SAMPLERS,
     group_by,
     groups,
     join_label,
     require_records_with,
-    sampler_key,
-    sampler_label,
-    spell_name,
 )
+from latticework.experiments.records.labels import SAMPLERS, sampler_key, sampler_label, spell_name
 from latticework.experiments.records.record import Record
 
 DATA = ("compas", "news", "news_partial", "adult", "blog")  # in the papers' order

@@ -7,14 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latticework.experiments.figures.style import label_lines_and_legend, new_figure, new_panel_grid
-from latticework.experiments.records.grouping import (
-    Group,
-    format_seeds,
-    groups,
-    require_records_with,
-    sampler_order,
-    spell_name,
-)
+from latticework.experiments.records.grouping import Group, groups, require_records_with
+from latticework.experiments.records.labels import format_seeds, sampler_order, spell_name
 from latticework.experiments.records.record import Record
 
 

@@ -35,15 +35,17 @@ from latticework.experiments.records.estimates import (
 )
 from latticework.experiments.records.grouping import (
     by_setting,
-    format_seeds,
     group_by,
     groups,
     join_label,
     require_one_setting,
     require_records_with,
+    settings_table,
+)
+from latticework.experiments.records.labels import (
+    format_seeds,
     sampler_key,
     sampler_label,
-    settings_table,
     spell_name,
 )
 from latticework.experiments.records.record import Record

@@ -31,16 +31,18 @@ from latticework.experiments.records.estimates import (
 from latticework.experiments.records.grouping import (
     Group,
     drop_repeated_runs,
-    format_seeds,
     group_by,
     groups,
     join_label,
     require_one_setting,
     require_records_with,
+    settings_table,
+)
+from latticework.experiments.records.labels import (
+    format_seeds,
     sampler_key,
     sampler_label,
     sampler_order,
-    settings_table,
     spell_name,
 )
 from latticework.experiments.records.likelihood import (

@@ -19,7 +19,8 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from latticework.experiments.figures.style import colour, label_lines_and_legend, new_figure
-from latticework.experiments.records.grouping import format_seeds, groups, sampler_style
+from latticework.experiments.records.grouping import groups
+from latticework.experiments.records.labels import format_seeds, sampler_style
 from latticework.experiments.records.record import Record
 
 FEWEST = 2  # trials of which an importance can be computed

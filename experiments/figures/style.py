@@ -20,15 +20,9 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
-from latticework.experiments.records.grouping import (
-    SAMPLERS,
-    by_setting,
-    drop_repeated_runs,
-    format_seeds,
-    sampler_style,
-    spell_name,
-)
+from latticework.experiments.records.grouping import by_setting, drop_repeated_runs
 from latticework.experiments.records.identity import SEEDS
+from latticework.experiments.records.labels import SAMPLERS, format_seeds, sampler_style, spell_name
 from latticework.experiments.records.record import Record
 
 # Colours and markers of lines that are no samplers, such as step sizes.

@@ -19,13 +19,8 @@ from latticework.experiments.records.estimates import (
     published_estimate,
     published_if_same_data,
 )
-from latticework.experiments.records.grouping import (
-    group_by,
-    groups,
-    join_label,
-    sampler_label,
-    sampler_style,
-)
+from latticework.experiments.records.grouping import group_by, groups, join_label
+from latticework.experiments.records.labels import sampler_label, sampler_style
 from latticework.experiments.records.record import Record
 
 COLUMNS = {  # of the scores in a record, in the paper's order

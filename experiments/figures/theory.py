@@ -32,14 +32,13 @@ from latticework.experiments.figures.style import (
 from latticework.experiments.records.estimates import published_if_same_data
 from latticework.experiments.records.grouping import (
     by_sampler,
-    format_seeds,
     group_by,
     groups,
     join_label,
     require_one_setting,
     require_records_with,
-    sampler_label,
 )
+from latticework.experiments.records.labels import format_seeds, sampler_label
 from latticework.experiments.records.record import Record
 
 

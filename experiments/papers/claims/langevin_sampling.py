@@ -39,7 +39,8 @@ from latticework.experiments.records.estimates import (
     published_mean,
     step_seconds,
 )
-from latticework.experiments.records.grouping import group_by, sampler_key
+from latticework.experiments.records.grouping import group_by
+from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3

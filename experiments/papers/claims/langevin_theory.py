@@ -16,7 +16,8 @@ from latticework.experiments.papers.claims.verdict import (
     records_by_sampler,
 )
 from latticework.experiments.records.estimates import Estimate, estimate, published_estimate
-from latticework.experiments.records.grouping import by_sampler, group_by, sampler_label
+from latticework.experiments.records.grouping import by_sampler, group_by
+from latticework.experiments.records.labels import sampler_label
 from latticework.experiments.records.record import Record
 
 SLOPE = 0.01  # largest deviation of a fitted slope from -1

@@ -28,12 +28,8 @@ from latticework.experiments.records.estimates import (
     estimate,
     step_seconds,
 )
-from latticework.experiments.records.grouping import (
-    group_by,
-    groups,
-    require_one_setting,
-    sampler_label,
-)
+from latticework.experiments.records.grouping import group_by, groups, require_one_setting
+from latticework.experiments.records.labels import sampler_label
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 Value = Callable[[Record], float]
