@@ -31,8 +31,10 @@ from latticework.sampling.devices import find_device
 from latticework.sampling.metrics import Steps, Unsettled
 from latticework.sampling.occupancy import Occupancy
 
-# Each class of samplers on each kind of domain.
+# Each class of samplers on each kind of domain. The path of a tempered graph multiplies by its
+# sparse matrix, which the stand-ins for a GPU do not have.
 KINDS = {(type(sampler), type(model.domain)): (sampler, model) for sampler, model, _ in PAIRS}
+del KINDS[lw.Tempered, lw.Subset]
 pairs = pytest.mark.parametrize(
     ("sampler", "model"),
     [pytest.param(s, m, id=f"{s}-{m.domain}") for s, m in KINDS.values()],

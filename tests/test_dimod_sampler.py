@@ -38,7 +38,7 @@ def test_reads_have_the_law_of_the_temperature(bqm, kind, name):
     share = np.exp(-beta * (every.record.energy - every.record.energy.min()))
     mean = share @ every.record.energy / share.sum()
     sampler = lw.DimodSampler(name, beta=beta)
-    reads = sampler.sample(problem, num_reads=20_000, chains=2000, burn_in=60, thin=5)
+    reads = sampler.sample(problem, num_reads=20_000, chains=2000, burn_in=300, thin=5, seed=0)
     by_chain = reads.record.energy.reshape(2000, -1).mean(1)
     assert abs(by_chain.mean() - mean) < 5 * by_chain.std() / 2000**0.5
     assert abs(reads.record.energy.mean() - every.record.energy.mean()) > 0.2  # control

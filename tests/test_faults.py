@@ -44,7 +44,7 @@ WORDS = (
 )  # fmt: skip
 # In the order of a command: a function that it calls, and what it says when a signal stops it.
 MOMENTS = {
-    "experiments.callback.checked": "the same command continues",
+    "experiments.callback.validate_config": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
     "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
     "models.domains.Binary.uniform": "the same command continues",

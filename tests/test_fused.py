@@ -259,7 +259,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
 def test_sums_are_those_of_single_steps(interpreted):
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, x = Fused(lw.DMALA()), started(model, double=False)
-    wanted = fused.Wanted(total=True, draws=3, traced=5, changed=True)
+    wanted = fused.SumRequest(total=True, draws=3, traced=5, changed=True)
     with torch.no_grad():
         state = kernel.init(x, model)
         _, sums = kernel.advance(state, model, Generator().manual_seed(2), 7, wanted)
@@ -482,7 +482,7 @@ def test_states_without_a_number_are_never_entered():
     x[:, :4] = 1
     with torch.no_grad():
         state = kernel.at(x, model)
-        rng, wanted = Generator().manual_seed(0), fused.Wanted(draws=200, traced=CHAINS)
+        rng, wanted = Generator().manual_seed(0), fused.SumRequest(draws=200, traced=CHAINS)
         _, sums = kernel.advance(state, model, rng, 200, wanted)
     ones = sums.trace.sum(-1)
     assert (ones % 3 != 0).all()

@@ -234,7 +234,9 @@ def unknown(kind: str) -> lw.EnergyModel:
     biases = torch.zeros(12, 3)
     biases[0, 2] = nan
     if kind == "potts":
-        return lw.LatticePotts((3, 4), 3, 0.6, biases.tolist())
+        model = lw.LatticePotts((3, 4), 3, 0.6, biases.nan_to_num().tolist())
+        model.bias.data.copy_(biases)  # a model that is made with NaN is refused
+        return model
     model = lw.random_potts(12, 3, 1.0)
     model.bias.data.copy_(biases)
     return model

@@ -219,6 +219,7 @@ def _can_skip(path: Path, config: dict[str, Any], shown: dict[str, Any], cfg: Di
         log.info("already finished: %s (force=true runs it again)", path)
     if names := changed_modules(earlier, config):
         log.warning("the code of %s has changed since this run", names)
+    shutil.rmtree(path / "checkpoints", ignore_errors=True)  # of a process killed right at its end
     return True
 
 
