@@ -252,12 +252,12 @@ def test_a_record_imports_no_code(tmp_path, monkeypatch, caplog):
     """Only tasks of conf/task, whatever its `_target_` is. A loaded module may be used."""
     (tmp_path / "planted.py").write_text("raise SystemExit('executed')")
     monkeypatch.syspath_prepend(tmp_path)
-    targets = ["planted.task", "planted", "antigravity.sample", "latticework.scripts.check.main"]
+    targets = ["planted.task", "planted", "antigravity.sample", "workshop.slurm.main"]
     for target in [*targets, "latticework.experiments.records.estimates.task", "", None]:
         record = fake({"step": [0], "a": [1.0]}, config={"task": {"_target_": target}})
         assert headline(record) == last_row(record)
         assert f"{target} is not a task of conf/task" in caplog.text
-    assert not {"planted", "antigravity", "latticework.scripts.check"} & set(sys.modules)
+    assert not {"planted", "antigravity", "workshop.slurm"} & set(sys.modules)
     monkeypatch.setitem(sys.modules, "loaded", SimpleNamespace(headline=lambda _: ["its own"]))
     record = fake(config={"task": {"_target_": "loaded.task"}, "published": {}})
     assert _declared(record)(record) == ["its own"]
