@@ -1,4 +1,4 @@
-"""What the report shows of an experiment: its figures as files, and its tables."""
+"""Figures, as files, and tables that the report shows of an experiment."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -27,7 +27,7 @@ SUFFIXES = (".svg", ".csv", ".html", ".json")  # of the texts of a picture
 
 
 def kept_or_drawn(folder: Path | None, stamp: str, draw: Callable[[], Drawn]) -> Drawn:
-    """What `folder` keeps under `stamp`; else what `draw` makes, which is then kept.
+    """Return the drawings that `folder` keeps under `stamp`, or draw and keep them.
 
     An entry that is not as it was written is drawn again. With None, nothing is kept.
     """

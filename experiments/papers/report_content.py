@@ -313,7 +313,7 @@ def facts(held: ExperimentStatus) -> list[tuple[str, str]]:
 def _problems(
     held: ExperimentStatus, made: Drawn, known: Catalogue
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """What is missing or failed, in words, and the commands that mend some of it."""
+    """Describe what is missing or failed, and give the commands that mend some of it."""
     remedies = []
     problems = [f"{name} failed: {why}" for name, why in list(held.failed.items())[:5]]
     if held.stopped:

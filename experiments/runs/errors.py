@@ -66,7 +66,7 @@ class UnwritableError(OSError):
 
 
 def describe_error(error: BaseException) -> str:
-    """What went wrong in a run, in one line; if a part could not be built, which part and why.
+    """Say in one line why a run failed; if a part could not be built, which part and why.
 
     Passwords in URLs are masked.
     """

@@ -357,7 +357,7 @@ class _Collecting:
 
 
 def outcome_of(result: JobReturn) -> Outcome:
-    """What a run handed over; an exception if no record could be written."""
+    """Return the outcome that a run handed over; a failed one if it handed over an exception."""
     value: Any = result._return_value
     if isinstance(value, Outcome):
         return value
