@@ -1,6 +1,7 @@
 """Training of RBMs: what each source of negatives promises, and what a record of it holds."""
 
 import json
+import math
 from typing import ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from torch.optim import SGD
 import latticework as lw
 from latticework.data.base import Dataset
 from latticework.experiments.records.record import Record
+from latticework.experiments.records.training_quality import why_not_trained
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import (
     Contrastive,
@@ -18,8 +20,10 @@ from latticework.experiments.tasks.learning.negatives import (
     Herding,
     Persistent,
 )
+from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import pretrained, train
 from latticework.experiments.tasks.train_rbm import train_rbm
+from latticework.models.annealed import ScaledRBM
 from latticework.samplers.block_gibbs import BlockGibbsState
 
 GIBBS = lw.BlockGibbs()
@@ -227,3 +231,47 @@ def test_the_isl_is_read_every_few_epochs_and_after_the_last(tmp_path):
     assert found.max() > found.iloc[0] + 1  # fast weights overshoot now and then
     assert all["isl"].iloc[-1] > all["isl"].iloc[0] + 0.2
     assert Record(run.path, {}).arrays("model")["weight"].shape == (8, 4)
+
+
+def test_quality_tells_a_trained_model_from_one_whose_samples_are_one_image(tmp_path):
+    quality = TrainingQuality(
+        lw.BlockGibbs(1), ScaledRBM, chains=50, betas=300, burn_in=50, gibbs_chains=10,
+        gibbs_steps=200, gibbs_samples=1000,
+    )  # fmt: skip
+    run = Run(tmp_path)
+    model = pretrain(run, kind=lw.RatedRBM, sampler=GIBBS)
+    found = quality.measure(model, DATA, None, run.rng("quality"))
+    exact = float(model(DATA.valid.float()).mean() - model.log_z_and_mean()[0])
+    assert abs(found["ais_forward"] - exact) < 0.1
+    assert abs(found["ais_back"] - exact) < 0.1
+    assert why_not_trained(found, exact) != ""  # 256 states: each is more than 1 % of the samples
+    assert abs(found["pixel_error"]) < 0.05
+    model.visible_bias.data.fill_(-9)
+    model.weight.data.zero_()
+    blank = quality.measure(model, DATA, None, run.rng("quality"))
+    assert blank["commonest_share"] > 0.95
+    assert blank["pixel_error"] < -0.1
+    reasons = why_not_trained(blank, exact)
+    assert all(word in reasons for word in ("below the best", "one state", "pixels"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, ""),
+        ({"ais_back": -60.1}, "10 nats below the best"),
+        ({"ais_forward": -99.0}, "49 nats below the best"),
+        ({"commonest_share": 0.01}, "1% of its samples are one state"),
+        ({"pixel_error": -0.051}, "share of pixels on off by -0.05"),
+        ({"pixel_error": math.nan}, "share of pixels on off by +nan"),
+        ({"ais_back": math.nan}, "nan nats below the best"),
+    ],
+)
+def test_a_model_passes_as_trained_within_all_bounds(facts, reason):
+    quality = {"ais_forward": -50.0, "ais_back": -51.0, "commonest_share": 0.009}
+    assert why_not_trained(quality | {"pixel_error": 0.05} | facts, -50.0) == reason
+
+
+def test_quality_refuses_samples_that_are_not_whole_rounds():
+    with pytest.raises(ValueError, match="gibbs_samples must be a multiple of gibbs_chains"):
+        TrainingQuality(lw.BlockGibbs(1), ScaledRBM, gibbs_chains=7)

@@ -29,7 +29,15 @@ MAX_NAME_CHARACTERS = 120  # characters of a folder's name
 # Overrides of figures and tables do not change a run.
 FIGURE_GROUPS = ("figures", "tables")
 # Settings that older records lack, which mean null.
-NULL_IF_MISSING = ("acceptance", "scales", "log_odds", "learn_base", "normalise", "revision")
+NULL_IF_MISSING = (
+    "acceptance",
+    "scales",
+    "log_odds",
+    "learn_base",
+    "normalise",
+    "quality",
+    "revision",
+)
 # Settings that came later, and the values that stand for what older records did without them. Only
 # `digest(seeds=False)` leaves them out: the folders of runs keep their digits.
 BEFORE = {

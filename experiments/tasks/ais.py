@@ -26,6 +26,7 @@ from latticework.experiments.records.likelihood import (
 )
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.likelihood import log_odds, score_rows
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
@@ -45,8 +46,6 @@ from latticework.sampling.exact import exact_if_cheap
 from latticework.sampling.loop_state import LoopState
 
 log = logging.getLogger(__name__)
-SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
-ROWS = 500  # data rows evaluated at once
 
 
 def ais(
@@ -111,7 +110,7 @@ def ais(
     if data is None:
         return
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
-    scores = {"valid": _score(model, valid, log_z), "test": _score(model, test, log_z)}
+    scores = {"valid": score_rows(model, valid, log_z), "test": score_rows(model, test, log_z)}
     run.note(log_likelihood=scores)
     if back:
         annealer.run_reverse(data, ladder, kernels, back, burn_in)
@@ -252,7 +251,7 @@ class Annealer:
         rng = self.run.rng("trial")
         x = self.path.draw(self.budget.chains, rng)
         done = anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
-        return _score(model, rows, self.base + self.estimated(done).value)["mean"]
+        return score_rows(model, rows, self.base + self.estimated(done).value)["mean"]
 
     def run_forward(
         self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
@@ -327,20 +326,3 @@ def _load_best_state(
     chosen = max(possible or names, key=lambda name: -abs(scores.get(name, 0.0)))
     model.load_state_dict(states[chosen])
     run.note(chosen=chosen, validation_by_candidate=scores)
-
-
-def log_odds(data: Dataset | None) -> Tensor | None:
-    """Log-odds of each site over the training rows, smoothed; None without data."""
-    if data is None:
-        return None
-    return (data.mean * (1 - 2 * SMOOTHING) + SMOOTHING).logit()
-
-
-def _score(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
-    """Mean log-likelihood of `rows`, its standard error over rows, and their number."""
-    device = next((t.device for t in (*model.parameters(), *model.buffers())), rows.device)
-    with torch.no_grad():
-        parts = [model.log_prob(part.float().to(device)) for part in rows.split(ROWS)]
-    scores = torch.cat(parts).double() - log_z
-    error = float(scores.std()) / len(rows) ** 0.5
-    return {"mean": float(scores.mean()), "rows_error": error, "rows": len(rows)}

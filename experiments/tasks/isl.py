@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +11,11 @@ from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
-from latticework.experiments.tasks.measures.sampling_likelihood import METRICS, draw_consecutive
+from latticework.experiments.tasks.measures.sampling_likelihood import (
+    METRICS,
+    commonest_state,
+    draw_consecutive,
+)
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -100,20 +103,6 @@ def scored(
     columns = torch.tensor(scores, dtype=torch.float64).unbind(1)
     names = ("isl", "isl_own_beta", "own_beta")
     return dict(zip(names, columns, strict=True)), isl.score(counted, betas[-1])
-
-
-def commonest_state(samples: Tensor) -> dict[str, float]:
-    """The share of the most frequent state among the samples, and the share of its sites on.
-
-    The former is near 1 if a chain is stuck in a narrow mode.
-    """
-    packed = np.packbits(samples.cpu().numpy().astype(np.uint8), axis=1)
-    states, counts = np.unique(packed, axis=0, return_counts=True)
-    state = np.unpackbits(states[counts.argmax()], count=samples.shape[1])
-    return {
-        "commonest_share": float(counts.max() / len(samples)),
-        "commonest_on": float(state.mean()),
-    }
 
 
 def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 from torch.optim import Adam, Optimizer
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.estimates import KeyNumber, last_readings
+from latticework.experiments.records.estimates import KeyNumber, fact_number, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.learning.negatives import Negatives, require_data
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.experiments.tasks.measures.sampling_likelihood import draw_consecutive
+from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import VisibleBias, set_rates, train
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
@@ -34,13 +35,15 @@ def train_rbm(
     samples: int = 1000,
     points: int = 1000,
     every: int = 1,
+    quality: TrainingQuality | None = None,
 ) -> None:
     """Train for `epochs` epochs; log the validation ISL every `every` epochs and after the last.
 
     Other settings are those of `pretrained`. The ISL is that of `samples` consecutive samples of
     one chain of `sampler`, started at the data mean, on `points` validation rows, at its best beta.
-    The exact log-likelihood is logged if the hidden layer can be summed over. The trained model is
-    stored as `model`. Raises ValueError without data.
+    The exact log-likelihood is logged if the hidden layer can be summed over. `quality` measures
+    the trained model, and the record notes its numbers. The trained model is stored as `model`.
+    Raises ValueError without data.
     """
     data = require_data(data)
     per_epoch = max(1, round(data.epoch_size / batch))
@@ -63,8 +66,16 @@ def train_rbm(
             found["log_likelihood"] = model(valid.float()).double().mean() - known[0]
         run.log(update // per_epoch, **found)
     run.save("model", **model.state_dict())
+    if quality is not None:
+        run.note(**quality.measure(model, data, points, run.rng("quality")))
 
 
 def headline(record: Record) -> list[KeyNumber]:
-    """The last validation ISL, and the exact log-likelihood if the model has one."""
-    return last_readings(record, {"isl": "higher", "log_likelihood": "higher"})
+    """The last validation ISL, the log-likelihood, and what the model's own samples are like."""
+    numbers = last_readings(record, {"isl": "higher", "log_likelihood": "higher"})
+    if "ais_back" in record.document:
+        numbers.append(fact_number(record, "ais_forward", better="higher"))
+        numbers.append(fact_number(record, "ais_back", better="higher"))
+        numbers.append(fact_number(record, "commonest_share"))
+        numbers.append(fact_number(record, "pixel_error"))
+    return numbers

@@ -175,6 +175,20 @@ def _require_bits(x: Tensor) -> None:
         raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
 
 
+def commonest_state(samples: Tensor) -> dict[str, float]:
+    """The share of the most frequent state among the samples, and the share of its sites on.
+
+    The former is near 1 if a chain is stuck in a narrow mode.
+    """
+    packed = np.packbits(samples.cpu().numpy().astype(np.uint8), axis=1)
+    states, counts = np.unique(packed, axis=0, return_counts=True)
+    state = np.unpackbits(states[counts.argmax()], count=samples.shape[1])
+    return {
+        "commonest_share": float(counts.max() / len(samples)),
+        "commonest_on": float(state.mean()),
+    }
+
+
 class Mismatches(NamedTuple):
     points: Tensor  # [points, dim], float32
     counts: Tensor  # [points, (sizes + 1) * (dim + 1)], how many samples differ in so many sites,
