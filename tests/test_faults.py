@@ -156,6 +156,7 @@ TASKS = {
         "task.schedule={_target_: torch.optim.lr_scheduler.LinearLR, _partial_: true}",
     ),
     "isl": ("experiment=rates_fig2", "sampler=rates_fpcd", "seed=0", LOCAL),
+    "improvement": ("experiment=rates_improvement", LOCAL),
     "ais": ("experiment=rates_ais", LOCAL),
     "regression": ("experiment=bnn", "data=compas", "sampler=dula", "seed=0", LOCAL),
     "mlm_pretraining": ("experiment=mlm_pretraining",),

@@ -26,6 +26,13 @@ TASKS = {
     "unlearning": ("model.shape=[2,3]",),
     "ebm_learning": RBM,
     "train_rbm": RBM,
+    "improvement": (
+        "model=rated_rbm",
+        "model.visible=64",
+        "model.hidden=4",
+        "data=digits",
+        "sampler=rates_fpcd",
+    ),
     "isl": (*RBM, "pretrain=random"),
     "regression": ("model=bayes_net", "model.hidden=3", "data=compas"),
     "text_infilling": ("model=mini_bert", "data=sentences"),

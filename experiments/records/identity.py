@@ -37,6 +37,7 @@ NULL_IF_MISSING = (
     "normalise",
     "quality",
     "revision",
+    "temperature",
 )
 # Settings that came later, and the values that stand for what older records did without them. Only
 # `digest(seeds=False)` leaves them out: the folders of runs keep their digits.

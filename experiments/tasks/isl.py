@@ -1,5 +1,6 @@
 """Task: score a sampler's samples and the training set by indirect sampling likelihood (ISL)."""
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -17,7 +18,7 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     draw_consecutive,
 )
 from latticework.experiments.tasks.target import ensure_trained
-from latticework.models.base import EnergyModel
+from latticework.models.base import CarriesRates, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import timing
 
@@ -33,6 +34,7 @@ def isl_curve(
     points: int | None = None,
     validation_points: int | None = None,
     keep: int = 200,
+    temperature: float | None = None,
     pretrain: Callable[..., EnergyModel] | None = None,
 ) -> None:
     """ISL of the test rows under the first n consecutive samples, for n on a log scale.
@@ -42,7 +44,10 @@ def isl_curve(
     (`isl_own_beta`). `validation_isl` is the ISL of the validation rows under all samples; settings
     are chosen by it. `points` and `validation_points` limit the test and validation rows; None
     takes all. The reference `parzen`, made once for all samplers, takes the training rows as
-    centres, with its own beta. The last `keep` samples are stored in `sequence`.
+    centres, with its own beta. The last `keep` samples are stored in `sequence`. With a
+    `temperature` T, chains move in p(x, h)^(1/T) of an RBM. `spurious_share` is the share of
+    samples further from the training rows than nearly all test rows are
+    (`measures.sampling_likelihood.spurious_share`).
 
     Raises ValueError without data, and if the model should be learned and is not
     (`experiments.tasks.target`).
@@ -52,6 +57,8 @@ def isl_curve(
     model = ensure_trained(model, data, run, pretrain)
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
     _reference(data, run, valid, test)
+    if temperature is not None:
+        model = heat_rbm(model, temperature)
 
     x = start(model, budget.chains, run.rng("start"), data)
     sampler = run.kernel(sampler, model, METRICS)
@@ -62,6 +69,7 @@ def isl_curve(
     valid, test = valid.to(run.device), test.to(run.device)
     curves, validation_isl = scored(samples, valid, test, sizes)
     run.note(
+        spurious_share=isl.spurious_share(samples, data, run.rng("spurious", device="cpu")),
         beta=float(curves["own_beta"][-1]),
         validation_isl=validation_isl,
         isl=float(curves["isl"][-1]),
@@ -81,6 +89,7 @@ def headline(record: Record) -> list[KeyNumber]:
         fact_number(record, "isl", better="higher", beside={"training rows": training}),
         fact_number(record, "validation_isl", better="higher"),
         fact_number(record, "commonest_share"),
+        *([fact_number(record, "spurious_share")] if "spurious_share" in record.document else []),
     ]
 
 
@@ -103,6 +112,22 @@ def scored(
     columns = torch.tensor(scores, dtype=torch.float64).unbind(1)
     names = ("isl", "isl_own_beta", "own_beta")
     return dict(zip(names, columns, strict=True)), isl.score(counted, betas[-1])
+
+
+def heat_rbm(model: EnergyModel, temperature: float) -> EnergyModel:
+    """A copy of the RBM `model` with law p(x, h)^(1/T): all parameters are divided by T.
+
+    Rates of the training data stay as they are. Raises ValueError for a model without rates, and
+    unless the temperature is positive.
+    """
+    if not isinstance(model, CarriesRates):
+        raise ValueError(f"task.temperature needs an RBM with rates, got {type(model).__name__}")
+    if not temperature > 0:
+        raise ValueError(f"task.temperature must be positive, got {temperature}")
+    heated = copy.deepcopy(model)
+    for parameter in heated.parameters():
+        parameter.data.div_(temperature)
+    return heated
 
 
 def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:

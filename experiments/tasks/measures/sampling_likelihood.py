@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from latticework.data.base import fixed_subset
+from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary
@@ -32,6 +32,8 @@ from latticework.sampling.loop_state import LoopState
 from latticework.sampling.metrics import Metric, Reference, Steps, Trace, Unsettled
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
+MAX_SPURIOUS_ROWS = 1000  # samples and test rows whose nearest training row is looked for
+TYPICAL_TEST_SHARE = 0.95  # of test rows that are no further from the training rows than the limit
 CHECKED = 10_000  # rows checked at once
 LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
 BLOCK = 100  # steps at most between two readings of the samples
@@ -173,6 +175,26 @@ def _require_bits(x: Tensor) -> None:
         raise ValueError("a chain became NaN; look at the model: did its training diverge?")
     if not ((x == 0) | (x == 1)).all():
         raise ValueError("samples must be 0 or 1 here; set sampler.emit=sample")
+
+
+def spurious_share(samples: Tensor, data: Dataset, rng: Generator) -> float:
+    """The share of samples that are unlike the data: too far from every training row.
+
+    Too far is more sites than 95 % of the test rows differ in from their nearest training row. At
+    most `MAX_SPURIOUS_ROWS` samples, evenly spaced, and as many test rows are compared. Breuleux et
+    al. (2011, Section 5.1) call samples spurious that are "not valid by themselves", by eye.
+    """
+    train = data.batch(torch.arange(len(data.train)), rng).to(samples.device)
+    spaced = torch.linspace(0, len(samples) - 1, min(len(samples), MAX_SPURIOUS_ROWS)).long()
+    test = fixed_subset(data.test, MAX_SPURIOUS_ROWS).to(samples.device)
+    limit = _nearest(test, train).quantile(TYPICAL_TEST_SHARE)
+    return float((_nearest(samples[spaced], train) > limit).float().mean())
+
+
+def _nearest(rows: Tensor, train: Tensor) -> Tensor:
+    """The number of sites in which each row differs from its nearest training row, float32."""
+    nearest = [mismatches(train, part).amin(0) for part in rows.split(CELLS // len(train) + 1)]
+    return torch.cat(nearest)
 
 
 def commonest_state(samples: Tensor) -> dict[str, float]:
