@@ -11,7 +11,7 @@ READY_BENCH := .venv/.installed-bench
 READY_DOCS := .venv/.installed-docs
 READY_RELEASE := .venv/.installed-release
 
-.PHONY: help demo test test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
+.PHONY: help demo test test-quick test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,8 +23,11 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 
 # A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
-test: $(READY_DEV) ## run the quick tests; one thread for each of the two workers
-	@$(PYTEST) -m "not slow and not gpu"
+QUICK := -m "not slow and not gpu"
+test: $(READY_DEV) ## run the quick tests that an uncommitted change can reach; all of them if there is none
+	@changed=$$(PYTHONPATH=src:. $(BIN)/python -m workshop.changed_tests) && $(PYTEST) $(QUICK) $$changed
+test-quick: $(READY_DEV) ## run all quick tests; one thread for each of the two workers
+	@$(PYTEST) $(QUICK)
 test-all: $(READY_DEV) ## run all tests
 	@$(PYTEST)
 
