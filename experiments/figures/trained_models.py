@@ -1,9 +1,9 @@
-"""The table of trained RBMs: how well each was trained, and the score that chooses among them."""
+"""Tables of trained RBMs and of the settings of their samplers: the scores that choose among them."""
 
 import pandas as pd
 
 from latticework.experiments.records.estimates import estimate, last_reading
-from latticework.experiments.records.grouping import group_by
+from latticework.experiments.records.grouping import group_by, settings_table
 from latticework.experiments.records.record import Record
 from latticework.experiments.records.training_quality import (
     FACTS,
@@ -65,3 +65,21 @@ def _mean_facts(runs: list[Record]) -> dict[str, float]:
     for key in FACTS:
         means[key] = sum(record.document[key] for record in runs) / len(runs)
     return means
+
+
+def settings(records: list[Record]) -> pd.DataFrame:
+    """The settings of each sampler that were run, with the best mean validation ISL first.
+
+    Means are over the models, one a seed. Raises LookupError if no record has a validation ISL.
+    """
+    scored = [record for record in records if "validation_isl" in record.document]
+    if not scored:
+        raise LookupError("no record has a validation ISL; run task=isl")
+    headings, parts = settings_table(scored)
+    rows = []
+    for texts, runs in parts:
+        row = dict(zip(headings, texts, strict=True))
+        row["validation ISL"] = estimate(record.document["validation_isl"] for record in runs)
+        rows.append(row)
+    rows.sort(key=lambda row: (row.get("sampler", ""), -row["validation ISL"].mean))
+    return pd.DataFrame(rows).astype(object)
