@@ -20,6 +20,7 @@ demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records,
 	@echo "DMALA samples an RBM of MNIST digits: a minute or two, then a table and two figures"
 	@$(RUN) experiment=rbm_sampling sampler=dmala scale=quick
 	@echo "At the paper's scale: $(RUN) experiment=rbm_sampling sampler=dmala"
+	@echo "For your own commands, activate the environment first: . $(BIN)/activate"
 
 # A worker runs whole files, so that it compiles the kernels and lists the laws of each file once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile

@@ -68,6 +68,12 @@ def test_the_gallery_lists_its_notebooks_and_each_checks_what_it_says():
         assert "\nassert " in (gallery / f"{name}.py").read_text(), name
 
 
+def test_the_index_for_language_models_names_files_that_exist():
+    linked = re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text())
+    assert len(linked) > 10
+    assert [link for link in linked if not (ROOT / link).is_file()] == []
+
+
 # Transcripts.
 
 
