@@ -4,9 +4,11 @@ Seeds are fixed. With others, |z| < 5 for each of some 10^5 counts fails by chan
 of runs of the whole table, and p > 1e-4 for each of some 300 chi-square tests about as often.
 """
 
+import ast
 import copy
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 
 import exactness
 import numpy as np
@@ -14,10 +16,12 @@ import pytest
 import torch
 from exactness import TABLE, Row, largest_z, p_value
 from scipy.sparse.csgraph import connected_components
-from targets import TARGETS
+from targets import TARGETS, scattered
 from torch import Generator
 
 import latticework as lw
+from latticework.samplers import compiled
+from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import MultiStepSampler
@@ -373,3 +377,140 @@ def test_unsupported_models_are_refused(sampler, names):
 def test_bad_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# What kernels remember of the state is computed from scratch again and again: each flip rounds it,
+# and rounding errors would add up without a bound.
+
+
+MEMORY_SITES = 12
+BLOCKS = [lw.Gibbs(), lw.Gibbs(3, "random"), lw.HammingBall(5, 2)]
+ONE_SITE = [lw.GWG(), lw.LocallyBalanced()]
+DUE = 1024  # steps between renewals, on average: the power of two above 64 * 12
+
+
+MODELS_WITH_MEMORY = {
+    "pairs": (
+        lw.erdos_renyi(MEMORY_SITES, 5, 0.37),
+        [*BLOCKS, *ONE_SITE, lw.GWG(4), lw.PAFS(3), lw.RandomWalk(2)],
+    ),
+    "rbm": (scattered(lw.RBM(MEMORY_SITES, 7), std=0.5), [*BLOCKS, lw.RandomWalk(2)]),
+    "potts": (
+        lw.random_potts(MEMORY_SITES, 3, 1.0),
+        [lw.Gibbs(), lw.Gibbs(2, "random"), *ONE_SITE],
+    ),
+}
+REMEMBERING = [
+    pytest.param(model, sampler, id=f"{name}-{sampler}")
+    for name, (model, samplers) in MODELS_WITH_MEMORY.items()
+    for sampler in samplers
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "sampler"), REMEMBERING)
+def test_an_error_in_the_memory_does_not_stay(model, sampler):
+    x = model.domain.uniform(5, Generator().manual_seed(2))
+    twin, rng = find_compiled_kernel(sampler, model), Generator().manual_seed(1)
+    state = twin.at(x, model)
+    memory = getattr(state, "memory", getattr(state, "gradient", None))
+    memory += 0.25
+    assert not agrees(state, twin.at(state.x, model))
+    state, _ = twin.advance(state, model, rng, 25 * DUE)
+    assert agrees(state, twin.at(state.x, model))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sampler",
+    [lw.DULA(0.2), lw.DMALA(0.2), lw.BlockGibbs(), lw.GWG(3), lw.LocallyBalanced()],
+    ids=str,
+)
+def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
+    monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
+    model, rng = scattered(lw.RBM(MEMORY_SITES, 7), std=0.5), Generator().manual_seed(1)
+    twin, x = (
+        find_compiled_kernel(sampler, model),
+        model.domain.uniform(5, Generator().manual_seed(2)),
+    )
+    state, _ = twin.advance(twin.at(x, model), model, rng, 1)
+    state.inputs.add_(0.25)
+    for steps, error in ((rbm.FRESH - 1, 0.25), (1, 0.0)):
+        state, _ = twin.advance(state, model, rng, steps)
+        off = state.inputs - model.hidden_inputs(state.x)
+        torch.testing.assert_close(off, torch.full_like(off, error), rtol=0, atol=1e-4)
+
+
+def agrees(state, fresh) -> bool:
+    """Whether two states agree up to rounding, apart from the scan, which goes its own way."""
+    names = set(state._fields) - {"scan"}
+    return all(
+        torch.allclose(getattr(state, name), getattr(fresh, name), rtol=1e-4, atol=1e-4)
+        for name in names
+    )
+
+
+def test_renewals_come_once_in_64_to_128_steps_a_site():
+    for count in (1, 2, 12, 64, 1000):
+        mask = int(sites.renewals(count))
+        assert mask & (mask + 1) == 0  # all ones
+        assert 64 * count <= mask + 1 < 128 * count
+
+
+# No random word of a compiled kernel is read for two purposes in a step. A word is named by its
+# stream and its index. The test reads the source: in a function two fills of a step must have two
+# streams, and two reads of a buffer two indices. Laws on small targets hardly show a shared word.
+
+
+FOLDER = Path(compiled.__file__).parent
+FILLS = ("fill", "fill_ahead", "fill_steps", "fill_lanes")
+KERNELS = [
+    path.stem
+    for path in sorted(FOLDER.glob("*.py"))
+    if path.stem != "philox" and any(f"{name}(" in path.read_text() for name in FILLS)
+]
+
+
+def shared(source: str) -> list[str]:
+    """The streams and words that a function of `source` uses twice."""
+    found = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            fills = [node for node in ast.walk(function) if called(node, *FILLS)]
+            streams = [ast.unparse(fill.args[-1]) for fill in fills]
+            buffers = {ast.unparse(fill.args[0]).split("[")[0] for fill in fills}
+            words = [
+                ast.unparse(node)
+                for node in ast.walk(function)
+                if isinstance(node, ast.Subscript)
+                and isinstance(node.ctx, ast.Load)
+                and ast.unparse(node.value) in buffers
+                and not isinstance(node.slice, ast.Slice)
+            ]
+            for names in (streams, words):
+                found += [f"{function.name}: {n}" for n in sorted(set(names)) if names.count(n) > 1]
+    return found
+
+
+def called(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_word_is_read_twice(kernel):
+    assert shared((FOLDER / f"{kernel}.py").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        ("swendsen_wang", "fill(draws, keys[t], c, 1)", "fill(draws, keys[t], c, 0)"),
+        ("path_auxiliary", "unit(words[1])", "unit(words[0])"),
+        ("flip_lattice", "unit(words[2, now])", "unit(words[1, now])"),
+    ],
+)
+def test_shared_words_are_found(kernel, old, new):
+    """Control: mistakes of this kind."""
+    source = (FOLDER / f"{kernel}.py").read_text()
+    assert old in source
+    assert shared(source.replace(old, new)) != []

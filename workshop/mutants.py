@@ -30,7 +30,7 @@ LEFT_OUT = (".*", "__pycache__", "build", "outputs", "multirun", "cache", "wandb
 TESTS = {
     "samplers/compiled": "kernels same_law compiled* rare kernel_cache rates",  # only if named
     "samplers": "kernels validity extended relaxed rates large rare start",
-    "models": "models exact large rare domain columns rates bayes_net infilling product regression"
+    "models": "models exact large rare domain rates bayes_net infilling products regression"
     " resnet ais",
     "sampling": "metrics exact chain sample starts adaptation engine validity",
     "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",

@@ -1,4 +1,4 @@
-"""Tables of trained RBMs and of the settings of their samplers: the scores that choose among them."""
+"""Tables of trained RBMs, and of the settings of their samplers, with what chooses among them."""
 
 import pandas as pd
 

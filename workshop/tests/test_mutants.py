@@ -50,7 +50,7 @@ def test_a_mistake_survives_where_no_test_notices_it(tmp_path):
 
 
 def test_the_choice_of_tests():
-    assert chosen_tests(ROOT / "models/constant_columns.py", ROOT) == ["tests/test_columns.py"]
+    assert chosen_tests(ROOT / "models/constant_columns.py", ROOT) == ["tests/test_products.py"]
     *files, _, names = chosen_tests(ROOT / "samplers/langevin.py", ROOT)
     assert {"tests/test_kernels.py", "tests/test_start.py"} <= set(files)
     assert {"DMALA", "test_start"} <= set(names.split(" or "))
