@@ -52,7 +52,7 @@ class GeometricPath(AnnealedModel):
         self.register_buffer("constant", constant)
         self._log_odds = log_odds
         self._here: tuple[Tensor, Cache] | None = None
-        self._evaluated: list[Cache] = []
+        self._evaluations: list[Cache] = []
 
     # The path.
 
@@ -75,16 +75,16 @@ class GeometricPath(AnnealedModel):
         self._here = None if x is None else (x, known)
 
     def forget(self) -> None:
-        self._here, self._evaluated = None, []
+        self._here, self._evaluations = None, []
 
     def know(self, x: Tensor) -> Cache:
         """Values from the one evaluation since `move_to`, else from a new one.
 
         A row of `x` that is neither the point of that evaluation nor the one before it gets NaN.
         """
-        if len(self._evaluated) != 1:
+        if len(self._evaluations) != 1:
             return x.clone(), self._difference(x, self.model.log_prob(x))
-        (new,) = self._evaluated
+        (new,) = self._evaluations
         old = new if self._here is None else self._here[1]
         moved, stayed = _same_rows(x, new[0]), _same_rows(x, old[0])
         difference = torch.where(moved, new[1], old[1].where(moved | stayed, torch.nan))
@@ -92,7 +92,7 @@ class GeometricPath(AnnealedModel):
         return x.clone(), difference, *rest
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
-        self._evaluated.clear()
+        self._evaluations.clear()
         if len(known) > 3:
             self.evaluate_with_cache(x)
         elif len(known) == 3:
@@ -119,11 +119,11 @@ class GeometricPath(AnnealedModel):
     def _difference(self, x: Tensor, log_prob: Tensor) -> Tensor:
         return log_prob - self.base_log_prob(x)
 
-    def _mixed(
+    def _interpolate_evaluation(
         self, x: Tensor, evaluate: Callable[[], tuple[Tensor, Tensor, Cache]]
     ) -> tuple[Tensor, Tensor, Cache]:
         """Value, gradient and cache at `x`: from known values, or from `evaluate`."""
-        known = self._known(x)
+        known = self._known_at(x)
         if len(known) < 3:
             log_prob, grad, cache = evaluate()
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
@@ -135,13 +135,13 @@ class GeometricPath(AnnealedModel):
 
     def _remember(self, known: Cache) -> None:
         """Keep this evaluation; at most two, as `know` uses one only if it is alone."""
-        self._evaluated = [*self._evaluated[-1:], known]
+        self._evaluations = [*self._evaluations[-1:], known]
 
-    def _known(self, x: Tensor) -> Cache:
+    def _known_at(self, x: Tensor) -> Cache:
         return self._here[1] if self._here is not None and self._here[0] is x else ()
 
     def forward(self, x: Tensor) -> Tensor:
-        known = self._known(x)
+        known = self._known_at(x)
         if not known:
             known = x.clone(), self._difference(x, self.model.log_prob(x))
             self._remember(known)
@@ -154,15 +154,17 @@ class GeometricPath(AnnealedModel):
         return torch.where((self.beta > 0) | known[1].isnan(), value, base)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
+        return self._interpolate_evaluation(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        return self._mixed(x, lambda: self.model.evaluate_with_cache(x))
+        return self._interpolate_evaluation(x, lambda: self.model.evaluate_with_cache(x))
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        return self._mixed(y, lambda: self.model.evaluate_flipped(cache, x, y, index))
+        return self._interpolate_evaluation(
+            y, lambda: self.model.evaluate_flipped(cache, x, y, index)
+        )
 
     # Local structure: that of the model, whose cache does not depend on beta.
 
@@ -175,8 +177,8 @@ class GeometricPath(AnnealedModel):
     def cache(self, x: Tensor) -> Cache:
         return self.model.cache(x)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
-        return self.model.moved(cache, x, sites, new)
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        return self.model.update_cache(cache, x, sites, new)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
@@ -184,13 +186,13 @@ class GeometricPath(AnnealedModel):
         return _interpolate(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
+        return self._interpolate_odds(self.model.log_odds(x, cache, sites), sites)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
         log_odds, cache = self.model.conditional(x, cache, sites)
-        return self._mixed_odds(log_odds, sites), cache
+        return self._interpolate_odds(log_odds, sites), cache
 
-    def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
+    def _interpolate_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
         return _interpolate(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
@@ -214,7 +216,7 @@ class SoftenedPath(GeometricPath):
     Terms are entries of tables, or couplings and biases. A state that meets k zeros has
     log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the sum of its other terms. At b = 1
     its probability is 0. So replicas cross states that are impossible for the target, and find
-    possible ones. `softened` is the model with a finite number for a zero (`model.softened()`).
+    possible ones. `softened` is the model with a finite number for a zero (`model.soften()`).
     `know` returns x, g - log p0 and k.
     """
 
@@ -230,12 +232,12 @@ class SoftenedPath(GeometricPath):
         self.soft = softened
 
     def know(self, x: Tensor) -> Cache:
-        if len(self._evaluated) != 1:
+        if len(self._evaluations) != 1:
             return x.clone(), *self._parts(x)
         return super().know(x)
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
-        self._evaluated.clear()
+        self._evaluations.clear()
         return self.know(x)
 
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
@@ -248,7 +250,7 @@ class SoftenedPath(GeometricPath):
         return super().target_log_prob(x, known).masked_fill(known[2] > 0, -math.inf)
 
     def forward(self, x: Tensor) -> Tensor:
-        known = self._known(x)
+        known = self._known_at(x)
         if not known:
             known = x.clone(), *self._parts(x)
             self._remember(known)
@@ -264,19 +266,19 @@ class SoftenedPath(GeometricPath):
         rest, zeros = _without_zeros(self.soft.log_prob(x.double()))
         return self._difference(x, rest).to(x), zeros.to(x)
 
-    def _priced(self, values: Tensor, x: Tensor) -> Tensor:
+    def _add_price(self, values: Tensor, x: Tensor) -> Tensor:
         """Values of the softened model, with the price of a zero at b."""
         rest, zeros = _without_zeros(values)
         return (rest - _price(self._beta_for(values)) * zeros).to(x)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
-        changes = self._priced(self.soft.differences(x.double(), cache, sites), x)
+        changes = self._add_price(self.soft.differences(x.double(), cache, sites), x)
         return torch.lerp(gains, changes, self._beta_for(changes))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(
-            self._priced(self.soft.log_odds(x.double(), cache, sites), x), sites
+        return self._interpolate_odds(
+            self._add_price(self.soft.log_odds(x.double(), cache, sites), x), sites
         )
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
@@ -285,12 +287,12 @@ class SoftenedPath(GeometricPath):
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         base = patterns.to(x).flatten(2) @ self.field.index_select(0, sites).flatten()
         values = self.soft.block_log_probs(x.double(), cache, sites, patterns)
-        log_probs = self._priced(values, x)
+        log_probs = self._add_price(values, x)
         return torch.lerp(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
-            log_probs = self._priced(self.soft.site_log_probs(x.double(), cache, site), x)
+            log_probs = self._add_price(self.soft.site_log_probs(x.double(), cache, site), x)
             return log_probs * self._beta_for(log_probs)
         return super().site_log_probs(x, cache, site)
 
@@ -322,7 +324,7 @@ class ScaledRBM(RBM, AnnealedModel):
         self.register_buffer("visible_bias", start.clone())
         self.register_buffer("hidden_bias", torch.zeros_like(model.hidden_bias))
         self._here: tuple[Tensor, Cache] | None = None
-        self._tried: list[tuple[Tensor, Tensor]] = []  # x and W'x + c, if chains differ in beta
+        self._attempts: list[tuple[Tensor, Tensor]] = []  # x and W'x + c, if chains differ in beta
 
     def draw(self, chains: int, rng: Generator) -> Tensor:
         return bernoulli(self.start_bias.expand(chains, -1), rng)
@@ -351,13 +353,13 @@ class ScaledRBM(RBM, AnnealedModel):
         self._here = None if x is None else (x, known)
 
     def forget(self) -> None:
-        self._here, self._tried = None, []
+        self._here, self._attempts = None, []
 
     def know(self, x: Tensor) -> Cache:
         linear = x @ (self.model.visible_bias - self.start_bias) + self.offset
-        if not self.beta.ndim or self._here is None or len(self._tried) != 1:
+        if not self.beta.ndim or self._here is None or len(self._attempts) != 1:
             return self.model.path_inputs(x), linear
-        ((new, inputs),) = self._tried  # a proposal, which chains took or not
+        ((new, inputs),) = self._attempts  # a proposal, which chains took or not
         return _rows(_same_rows(x, new), inputs, self._here[1][0]), linear
 
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
@@ -375,13 +377,13 @@ class ScaledRBM(RBM, AnnealedModel):
         if not self.beta.ndim:
             return super().hidden_inputs(x)
         inputs = self.model.path_inputs(x)
-        self._tried = [*self._tried[-1:], (x.clone(), inputs)]
-        return self.scaled(inputs)
+        self._attempts = [*self._attempts[-1:], (x.clone(), inputs)]
+        return self.scale_changes(inputs)
 
     def visible_inputs(self, h: Tensor) -> Tensor:
         if not self.beta.ndim:
             return super().visible_inputs(h)
-        return self.scaled(h @ self.weight.T).add_(self.visible_bias)
+        return self.scale_changes(h @ self.weight.T).add_(self.visible_bias)
 
     def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         if not self.beta.ndim:
@@ -389,7 +391,7 @@ class ScaledRBM(RBM, AnnealedModel):
         bias = self.visible_bias if sites is None else self.biases(sites)
         return (x * _by_row(bias, x)).sum(-1)
 
-    def scaled(self, change: Tensor) -> Tensor:
+    def scale_changes(self, change: Tensor) -> Tensor:
         return change * _by_row(self.beta, change) if self.beta.ndim else change
 
     def constant(self) -> Tensor | float:
@@ -411,7 +413,7 @@ def path_of(
     """
     if isinstance(model, RBM):
         return ScaledRBM(model, log_odds)
-    if (softened := model.softened()) is not None:
+    if (softened := model.soften()) is not None:
         return SoftenedPath(model, softened, log_odds, powers=powers)
     return GeometricPath(model, log_odds, powers=powers)
 

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from latticework.models.domains import Binary, Domain
 from latticework.models.forms import Form
+from latticework.moved import RenamedMethods
 
 if TYPE_CHECKING:
     from latticework.models.conditioned import Evidence, Known
@@ -34,8 +35,16 @@ class NotDifferentiableError(ValueError):
     """The log-probability of a model has no gradient in x."""
 
 
-class EnergyModel(nn.Module, ABC):
+class EnergyModel(RenamedMethods, nn.Module, ABC):
     """log pi(x) up to a constant, on `domain`. Larger values are more likely."""
+
+    old_names: ClassVar = {
+        "given": "condition_on",
+        "moved": "update_cache",
+        "restricted": "restrict",
+        "softened": "soften",
+        "apart": "on_copies",  # of annealed models
+    }
 
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
@@ -119,7 +128,7 @@ class EnergyModel(nn.Module, ABC):
         """
         return None
 
-    def softened(self) -> "EnergyModel | None":
+    def soften(self) -> "EnergyModel | None":
         """This model in float64 with terms of -`HARD` in place of those of -inf.
 
         A sum of terms then tells the number of its zeros. None if there are none, or if they are
@@ -136,7 +145,7 @@ class EnergyModel(nn.Module, ABC):
 
     # Conditioning.
 
-    def given(self, known: "Known") -> "EnergyModel":
+    def condition_on(self, known: "Known") -> "EnergyModel":
         """The law of the other sites, given the values of some: a model on the free sites alone.
 
         `known` maps sites (numbers from 0, or names where the model has some) to values, or is a
@@ -160,10 +169,10 @@ class EnergyModel(nn.Module, ABC):
         tensors = itertools.chain(self.parameters(), self.buffers())
         if (place := next(tensors, None)) is not None:
             evidence.to(place.device)
-        owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
+        owner: Any = next(kind for kind in type(self).__mro__ if "restrict" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
         require_possible(self, evidence)
-        closed = self.restricted(evidence) if same and evidence.chains is None else None
+        closed = self.restrict(evidence) if same and evidence.chains is None else None
         smaller = closed or Conditioned(self, evidence)
         smaller.chains = evidence.chains
         smaller.add_module("evidence", evidence)
@@ -183,7 +192,7 @@ class EnergyModel(nn.Module, ABC):
 
         return WithOnes(self, ones)
 
-    def restricted(self, evidence: "Evidence") -> "EnergyModel | None":
+    def restrict(self, evidence: "Evidence") -> "EnergyModel | None":
         """A smaller model of the free sites, with its own closed forms; None where there is none.
 
         Equal to this one at completed states, so that log Z is that of the evidence.
@@ -191,7 +200,7 @@ class EnergyModel(nn.Module, ABC):
         return None
 
     def complete(self, x: Tensor) -> Tensor:
-        """States of the model before `given`, `[chains, *shape]`: `x` with the known values."""
+        """States of the model before `condition_on`, `[chains, *shape]`: `x` and known values."""
         evidence = self._evidence()
         return x if evidence is None else evidence.complete(x)
 
@@ -225,7 +234,7 @@ class EnergyModel(nn.Module, ABC):
         """Intermediate results at `x` for the methods below: a tuple of tensors, chains first."""
         return ()
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         """The cache after `x[:, sites]` became `new` (`[chains, len(sites), ...]`).
 
         `x` is still the old state. The old cache may be overwritten. A model that adds changes to
@@ -273,7 +282,7 @@ class EnergyModel(nn.Module, ABC):
         return torch.where(high, -difference, difference)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """`log_odds`, and the cache extended by intermediate results that `moved` can use."""
+        """`log_odds`, and the cache with intermediate results that `update_cache` can use."""
         return self.log_odds(x, cache, sites), cache
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
@@ -339,7 +348,7 @@ class AnnealedModel(EnergyModel):
         """Forget all evaluations."""
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def on_copies(self) -> Iterator[None]:
         """Inside, the path writes to copies of its tensors. Afterwards it remembers nothing."""
         own = dict(self._buffers)
         self._buffers.update({name: None if t is None else t.clone() for name, t in own.items()})

@@ -3,7 +3,7 @@
     pi(x_free given x_known)  is proportional to  pi(x) as a function of x_free
 
 So the conditioned model is the model restricted to the free sites, and every sampler and check
-serves it. A model of pairs or an RBM becomes a smaller one of its kind (`EnergyModel.restricted`);
+serves it. A model of pairs or an RBM becomes a smaller one of its kind (`EnergyModel.restrict`);
 any other model is evaluated at the completed states.
 """
 
@@ -62,7 +62,7 @@ class Evidence(nn.Module):
         free = (~is_known).nonzero().squeeze(1)
         self.domain = domain.of_sites(free.tolist(), state[:, is_known])
         uniform = self.domain.uniform(rows, Generator().manual_seed(0)).to(state)
-        state[:, free] = widened(uniform, state)
+        state[:, free] = pad_values(uniform, state)
         domain.check(state)
         self.before = before
         for name, value in {
@@ -77,19 +77,19 @@ class Evidence(nn.Module):
         """The values of the known sites, `[known, ...]`, where all chains have the same."""
         return self.state[0].index_select(0, self.known)
 
-    def inside(self, x: Tensor) -> Tensor:
+    def fill_in(self, x: Tensor) -> Tensor:
         """The states of the model that was conditioned, `[chains, *shape]`."""
         if len(self.state) not in (1, len(x)):
             raise ValueError(
                 f"the known values are those of {len(self.state)} chains, got {len(x)} states; "
                 "sample with as many chains, and with samplers that hold one state a chain"
             )
-        return self._filled(x)
+        return self._insert(x)
 
-    def _filled(self, x: Tensor) -> Tensor:
+    def _insert(self, x: Tensor) -> Tensor:
         state = self.state.to(x).unsqueeze(1)
         state = state.expand(-1, len(x) // len(state), *state.shape[2:]).flatten(0, 1)
-        return state.index_copy(1, self.free, widened(x, self.state))
+        return state.index_copy(1, self.free, pad_values(x, self.state))
 
     def complete(self, x: Tensor) -> Tensor:
         """The states of the model before all conditioning, `[n, *shape]`.
@@ -97,7 +97,7 @@ class Evidence(nn.Module):
         With known values of each chain, the rows of `x` are those of chain 0, then of chain 1, ..,
         equally many of each, as in `draws.flatten(0, 1)`.
         """
-        x = self._filled(x)
+        x = self._insert(x)
         return x if self.before is None else self.before.complete(x)
 
 
@@ -126,7 +126,7 @@ def value_numbers(x: Tensor, domain: Domain) -> Tensor:
     return (x == x.new_tensor(float(domain.values()[1]))).long()
 
 
-def widened(x: Tensor, like: Tensor) -> Tensor:
+def pad_values(x: Tensor, like: Tensor) -> Tensor:
     """One-hot values with zeros for those that only the sites of the states `like` have."""
     if like.ndim < 3 or x.shape[-1] == like.shape[-1]:
         return x
@@ -208,30 +208,30 @@ class Conditioned(EnergyModel):
         self.quadratic = model.quadratic
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.model(self.evidence.inside(x))
+        return self.model(self.evidence.fill_in(x))
 
     def log_prob(self, x: Tensor) -> Tensor:
-        return self.model.log_prob(self.evidence.inside(x))
+        return self.model.log_prob(self.evidence.fill_in(x))
 
-    def softened(self) -> EnergyModel | None:
-        inner = self.model.softened()
+    def soften(self) -> EnergyModel | None:
+        inner = self.model.soften()
         return None if inner is None else Conditioned(inner, self.evidence)
 
     def _of_free(self, grad: Tensor) -> Tensor:
-        return self._narrowed(grad.index_select(1, self.evidence.free))
+        return self._drop_values(grad.index_select(1, self.evidence.free))
 
-    def _narrowed(self, values: Tensor) -> Tensor:
+    def _drop_values(self, values: Tensor) -> Tensor:
         """Numbers by value, `[..., values]`, of the values that free sites may have."""
         if isinstance(self.domain, Categorical):
             return values[..., : self.domain.num_values]
         return values
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_prob, grad = self.model.log_prob_and_grad(self.evidence.inside(x))
+        log_prob, grad = self.model.log_prob_and_grad(self.evidence.fill_in(x))
         return log_prob, self._of_free(grad)
 
     def gradient(self, x: Tensor) -> Tensor:
-        return self._of_free(self.model.gradient(self.evidence.inside(x)))
+        return self._of_free(self.model.gradient(self.evidence.fill_in(x)))
 
     def colours(self) -> Tensor | None:
         colours = self.model.colours()
@@ -240,14 +240,14 @@ class Conditioned(EnergyModel):
         return colours.index_select(0, self.evidence.free).unique(return_inverse=True)[1]
 
     def cache(self, x: Tensor) -> Cache:
-        return self.model.cache(self.evidence.inside(x))
+        return self.model.cache(self.evidence.fill_in(x))
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
-        new = widened(new, self.evidence.state)
-        return self.model.moved(cache, self.evidence.inside(x), self._sites(sites), new)
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        new = pad_values(new, self.evidence.state)
+        return self.model.update_cache(cache, self.evidence.fill_in(x), self._sites(sites), new)
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        log_prob, grad, cache = self.model.evaluate_with_cache(self.evidence.inside(x))
+        log_prob, grad, cache = self.model.evaluate_with_cache(self.evidence.fill_in(x))
         return log_prob, self._of_free(grad), cache
 
     def evaluate_flipped(
@@ -258,7 +258,7 @@ class Conditioned(EnergyModel):
         moves = self.domain.moves
         site = index.div(moves, rounding_mode="floor")
         index = self.evidence.free[site] * self.model.domain.moves + index.remainder(moves)
-        x, y = self.evidence.inside(x), self.evidence.inside(y)
+        x, y = self.evidence.fill_in(x), self.evidence.fill_in(y)
         log_prob, grad, cache = self.model.evaluate_flipped(cache, x, y, index)
         return log_prob, self._of_free(grad), cache
 
@@ -268,19 +268,19 @@ class Conditioned(EnergyModel):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         if isinstance(self.domain, Subset):
             return super().differences(x, cache, sites)
-        inside = self.evidence.inside(x)
-        return self._narrowed(self.model.differences(inside, cache, self._sites(sites)))
+        inside = self.evidence.fill_in(x)
+        return self._drop_values(self.model.differences(inside, cache, self._sites(sites)))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self.model.log_odds(self.evidence.inside(x), cache, self._sites(sites))
+        return self.model.log_odds(self.evidence.fill_in(x), cache, self._sites(sites))
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        return self.model.conditional(self.evidence.inside(x), cache, self._sites(sites))
+        return self.model.conditional(self.evidence.fill_in(x), cache, self._sites(sites))
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
-        inside, patterns = self.evidence.inside(x), widened(patterns, self.evidence.state)
+        inside, patterns = self.evidence.fill_in(x), pad_values(patterns, self.evidence.state)
         return self.model.block_log_probs(inside, cache, self._sites(sites), patterns)
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
-        inside = self.evidence.inside(x)
-        return self._narrowed(self.model.site_log_probs(inside, cache, self._sites(site)))
+        inside = self.evidence.fill_in(x)
+        return self._drop_values(self.model.site_log_probs(inside, cache, self._sites(site)))

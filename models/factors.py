@@ -47,8 +47,8 @@ class Factors(EnergyModel):
     """The product of `factors`, pairs of a scope and the logarithm of a table.
 
     `sites` is the number of variables, needed where no scope has the last of them, or the list of
-    their numbers of values. `labels` are the names of the values of each variable, which `given`
-    then reads. Raises ValueError for a variable that is twice in a scope or does not
+    their numbers of values. `labels` are the names of the values of each variable, which
+    `condition_on` then reads. Raises ValueError for a variable that is twice in a scope or does not
     exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
@@ -123,7 +123,7 @@ class Factors(EnergyModel):
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         self.register_buffer("near_all", None, persistent=False)
         if sites * self.most <= PADDING * len(self.holder):
-            self.near_all = torch.stack(self.near(torch.arange(sites)))
+            self.near_all = torch.stack(self.factors_at(torch.arange(sites)))
         flat = torch.from_numpy(np.concatenate([*logs, [0.0]])).float()
         self.flat = torch.nn.Parameter(flat, requires_grad=False)
 
@@ -166,21 +166,21 @@ class Factors(EnergyModel):
             raise ImportError(f"{file}: a BIF file is read by pgmpy; pip install pgmpy") from error
         return cls.from_pgmpy(BIFReader(str(file)).get_model(), beta)
 
-    def given(self, known: "Known") -> EnergyModel:
+    def condition_on(self, known: "Known") -> EnergyModel:
         """As for any model; values are `labels`, where there are some, else numbers from 0."""
         if self.labels is None or isinstance(known, Tensor):
-            return super().given(known)
+            return super().condition_on(known)
         place: dict[Any, Any] = {name: i for i, name in enumerate(self.names or ())}
         found = {}
         for key, value in known.items():
             site: Any = place.get(key, key)
             if site not in range(len(self.labels)):
-                return super().given(known)  # which says so
+                return super().condition_on(known)  # which says so
             labels = self.labels[site]
             if value not in labels:
                 raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
             found[key] = labels.index(value)
-        return super().given(found)
+        return super().condition_on(found)
 
     def support_tables(self) -> list[SupportTable] | None:
         if type(self).forward is not Factors.forward:
@@ -223,7 +223,7 @@ class Factors(EnergyModel):
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
 
-    def softened(self) -> "Factors | None":
+    def soften(self) -> "Factors | None":
         if self.positive or type(self).forward is not Factors.forward:
             return None
         made = Factors(map(self.table, range(len(self.factors))), self.sizes)
@@ -232,7 +232,7 @@ class Factors(EnergyModel):
         made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
         return made.to(self.flat.device)
 
-    def restricted(self, evidence: "Evidence") -> "Factors":
+    def restrict(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable make one number."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
@@ -288,7 +288,7 @@ class Factors(EnergyModel):
         """
         codes = self._codes(x)
         if self.near_all is not None or len(sites) * self.most <= len(self.holder):
-            holders, step = self.near(sites)
+            holders, step = self.factors_at(sites)
             here = codes.index_select(1, sites).unsqueeze(-1)
             return self._entries(codes, here, holders, step).sum(2)
         here = codes.index_select(1, self.holds)  # of all sites, where that is less
@@ -296,7 +296,7 @@ class Factors(EnergyModel):
         total = entries.new_zeros(len(x), self.domain.dim, entries.shape[-1])
         return total.index_add_(1, self.holds, entries).index_select(1, sites)
 
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def factors_at(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         """The factors that hold each of `sites` `[n]`, and its strides there, both `[n, most]`.
 
         A place beyond the last factor has a table of one zero.
@@ -343,7 +343,7 @@ class Factors(EnergyModel):
         new = patterns.argmax(-1) if x.ndim == 3 else patterns.long()
         codes = self._codes(x).unsqueeze(1).repeat(1, new.shape[1], 1)
         codes[:, :, sites] = new.expand(len(x), -1, -1)
-        holders, _ = self.near(sites)
+        holders, _ = self.factors_at(sites)
         scope, stride = self.scope[holders], self.stride[holders]  # [n, holders, longest]
         values = self.flat[(codes[:, :, scope] * stride).sum(-1) + self.start[holders]]
         # A table that holds several of the sites counts at the first of them.

@@ -260,7 +260,7 @@ class Graph(EnergyModel):
             reach = reach.index_add(0, side, self.weights.double().abs())
         return float(2 * reach.max())
 
-    def restricted(self, evidence: "Evidence") -> "Graph":
+    def restrict(self, evidence: "Evidence") -> "Graph":
         """Edges to known sites become fields, and what known sites have of log pi the offset."""
         place = torch.full_like(evidence.state[0], -1, dtype=torch.long)
         place[evidence.free] = torch.arange(len(evidence.free), device=place.device)

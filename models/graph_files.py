@@ -89,7 +89,7 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
 
 
 def read_evidence(file: str | Path) -> dict[int, int]:
-    """The known values of a UAI evidence file, by variable, for `given`.
+    """The known values of a UAI evidence file, by variable, for `condition_on`.
 
     The file has the number of known variables, then pairs of a variable and its value. A leading 1,
     the number of samples in older files, is left out. Raises ValueError for any other file.

@@ -101,11 +101,11 @@ class TextInfilling(EnergyModel, FillsBlanks):
         The context masks the blank, or nothing if `mask_each` is False.
         """
         if self.mask_each:
-            return self._masked(x)
+            return self._masked_logits(x)
         filled = x @ self.language.embeddings
         return self._ask(filled, lambda hidden: hidden.index_select(1, self.places))
 
-    def _masked(self, x: Tensor) -> Tensor:
+    def _masked_logits(self, x: Tensor) -> Tensor:
         chains, sites = x.shape[:2]
         filled = x @ self.language.embeddings  # [chains, sites, width]
         itself = torch.eye(sites, dtype=torch.bool, device=x.device).unsqueeze(-1)
@@ -116,7 +116,9 @@ class TextInfilling(EnergyModel, FillsBlanks):
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """U with each position masked, `[chains]`, even if `mask_each` is False."""
-        return torch.cat([(p * self._masked(p)).sum((-2, -1)) for p in self._parts(x, masked=True)])
+        return torch.cat(
+            [(p * self._masked_logits(p)).sum((-2, -1)) for p in self._parts(x, masked=True)]
+        )
 
     def blank_log_probs(self) -> Tensor:
         """Log f of every word at every blank, with all blanks masked: `[sites, values]`."""

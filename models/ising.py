@@ -155,7 +155,7 @@ class Lattice(EnergyModel):
         pairs = neighbour_sum(spins, self.shape, self.periodic) * self.coupling
         return (spins * (pairs + self.bias)).sum(-1)
 
-    def restricted(self, evidence: "Evidence") -> EnergyModel:
+    def restrict(self, evidence: "Evidence") -> EnergyModel:
         """The free sites are no lattice, but a graph."""
         from latticework.models.graph import Graph  # noqa: PLC0415 - which imports this module
 
@@ -165,7 +165,7 @@ class Lattice(EnergyModel):
         graph = Graph(edges.cpu(), 2 * self.coupling, self.bias.cpu()).to(self.bias)
         graph.weights.data.fill_(2 * self.coupling)
         graph.bias.data = self.bias
-        return graph.restricted(evidence)
+        return graph.restrict(evidence)
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor]:
         """Computed by transfer matrices. Raises ValueError if the lattice is too wide for them."""
@@ -230,7 +230,7 @@ class DenseIsing(EnergyModel):
     """
 
     quadratic = True
-    offset = 0.0  # of log pi: what the known sites of `given` have of it
+    offset = 0.0  # of log pi: what the known sites of `condition_on` have of it
 
     def __init__(self, coupling: Tensor, bias: Tensor | float = 0.0) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class DenseIsing(EnergyModel):
             high=1.0,
         )
 
-    def restricted(self, evidence: "Evidence") -> "DenseIsing":
+    def restrict(self, evidence: "Evidence") -> "DenseIsing":
         """Couplings to known sites become fields, what known sites have of log pi the offset."""
         free, known = evidence.free, evidence.known
         rows, spins = self.coupling.index_select(0, free), spins_of(evidence.values.double())
@@ -313,7 +313,7 @@ class DenseIsing(EnergyModel):
         """
         return (self._gradient(x).double(),)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change, rows = new - x.index_select(1, sites), self.coupling.index_select(0, sites)
         if len(sites) == 1:  # converts its operands, which takes less time than two calls
             return (cache[0].addcmul_(change, rows, value=8),)

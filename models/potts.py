@@ -59,16 +59,16 @@ def block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Te
     return (flat * (outside.unsqueeze(1) + flat @ inside / 2)).sum(-1)
 
 
-def expanded_bias(
+def expand_bias(
     bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]], dim: int, q: int
 ) -> Tensor:
-    given = held(bias, "bias").float()
+    given = mark_forbidden(bias, "bias").float()
     if given.shape not in ((), (q,), (dim, q)):
         raise ValueError(f"bias must be one number, [{q}] or [{dim}, {q}], got {list(given.shape)}")
     return given.expand(dim, q).clone()
 
 
-def held(numbers: Any, name: str) -> Tensor:
+def mark_forbidden(numbers: Any, name: str) -> Tensor:
     """Couplings or biases in float64, with `FORBIDDEN` for -inf.
 
     Raises ValueError for NaN and +inf.
@@ -119,14 +119,14 @@ class SparsePotts(EnergyModel):
         """b_i + sum_j J_ij x_j at `sites`, `[chains, n, values]`."""
 
     @abstractmethod
-    def priced(self, forbidden: float) -> None:
+    def set_price(self, forbidden: float) -> None:
         """Replace each `FORBIDDEN`."""
 
-    def softened(self) -> "SparsePotts | None":
+    def soften(self) -> "SparsePotts | None":
         if not self.forbids or _changes_target(self):
             return None
         model = copy.deepcopy(self).double()
-        model.priced(-HARD)
+        model.set_price(-HARD)
         model.look_for_zeros()
         return model
 
@@ -207,10 +207,10 @@ class LatticePotts(SparsePotts):
     ) -> None:
         super().__init__()
         require_sides(shape)
-        self.coupling = float(held(coupling, "coupling"))
+        self.coupling = float(mark_forbidden(coupling, "coupling"))
         self.shape, self.periodic = tuple(shape), periodic
         self.domain = Categorical(math.prod(shape), num_values)
-        self.register_buffer("bias", expanded_bias(bias, self.domain.dim, num_values))
+        self.register_buffer("bias", expand_bias(bias, self.domain.dim, num_values))
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
@@ -226,7 +226,7 @@ class LatticePotts(SparsePotts):
         exists = self.exists.index_select(0, sites)
         return self.neighbours.index_select(0, sites), exists * self.coupling
 
-    def priced(self, forbidden: float) -> None:
+    def set_price(self, forbidden: float) -> None:
         self.coupling = self.coupling if self.coupling > IMPOSSIBLE else forbidden
         self.bias.data.masked_fill_(self.bias < IMPOSSIBLE, forbidden)
 
@@ -292,7 +292,7 @@ class DensePotts(EnergyModel):
             )
         self.domain = Categorical(dim, num_values)
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
-        self.bias = torch.nn.Parameter(expanded_bias(bias, dim, num_values), requires_grad=False)
+        self.bias = torch.nn.Parameter(expand_bias(bias, dim, num_values), requires_grad=False)
 
     def form(self) -> PottsPairForm:
         return PottsPairForm(array(self.coupling), array(self.bias))
@@ -333,7 +333,7 @@ class DensePotts(EnergyModel):
         """The field, `[chains, sites, q]`, in double precision: changes add up without drift."""
         return ((self._pairs(x) + self.bias).double(),)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = (new - x.index_select(1, sites)).flatten(1)
         rows = self._rows().index_select(0, sites).flatten(0, 1)
         cache[0].flatten(1).addmm_(change.double(), rows.double())

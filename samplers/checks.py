@@ -58,7 +58,7 @@ def check_start(
     """
     _check_states(x, model)
     name = type(model).__name__
-    log_prob, grad = evaluated(x, model, gradient)
+    log_prob, grad = evaluate_start(x, model, gradient)
     _check_log_prob(log_prob, x, name)
     if grad is not None:
         if grad.shape != x.shape:
@@ -143,7 +143,7 @@ def _defines(model: EnergyModel, name: str) -> bool:
     return getattr(type(model), name) is not getattr(EnergyModel, name)
 
 
-def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
+def evaluate_start(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
     """The model's log-probability at `x`, and its gradient if asked for.
 
     Raises ValueError if the model cannot be evaluated at states of this shape or writes into them,

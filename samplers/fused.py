@@ -31,7 +31,7 @@ from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.models.distributions import Tape
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.compiled.folders import cache_root, fault_of, switched_off
-from latticework.samplers.held import held_by
+from latticework.samplers.held import reachable_values
 from latticework.samplers.sums import (
     NOTHING,
     MultiStepSampler,
@@ -163,27 +163,27 @@ class Fused(Wrapper, MultiStepSampler):
     compiled: dict[Any, "CompiledBlock"] = field(default_factory=dict, repr=False, compare=False)
 
     def init(self, x: Tensor, model: EnergyModel) -> FusedState:
-        return _alone(self.sampler.init(x, model))
+        return _one_step_block(self.sampler.init(x, model))
 
     def at(self, x: Tensor, model: EnergyModel) -> FusedState:
-        return _alone(self.sampler.at(x, model))
+        return _one_step_block(self.sampler.at(x, model))
 
     def refresh(self, state: FusedState, model: EnergyModel) -> FusedState:
-        return _alone(self.sampler.refresh(_now(state), model))
+        return _one_step_block(self.sampler.refresh(_current_state(state), model))
 
-    def moved_to(self, x: Tensor, state: FusedState, model: EnergyModel) -> FusedState:
-        return _alone(self.sampler.moved_to(x, _now(state), model))
+    def relocate(self, x: Tensor, state: FusedState, model: EnergyModel) -> FusedState:
+        return _one_step_block(self.sampler.relocate(x, _current_state(state), model))
 
     def log_prob(self, state: FusedState, model: EnergyModel) -> Tensor:
-        return self.sampler.log_prob(_row(state.states, int(state.made) - 1), model)
+        return self.sampler.log_prob(_select_step(state.states, int(state.made) - 1), model)
 
-    def around(self, state: Any) -> FusedState:
+    def wrap_state(self, state: Any) -> FusedState:
         """The chains of this kernel where those of the sampler are."""
-        return _alone(state)
+        return _one_step_block(state)
 
-    def within(self, state: FusedState) -> Any:
+    def unwrap_state(self, state: FusedState) -> Any:
         """The sampler's state where the chains are; its tensors are copies."""
-        return _now(state)
+        return _current_state(state)
 
     def compile(self, state: FusedState, model: EnergyModel) -> "CompiledBlock":
         """The compiled block for states of these shapes. Raises NotFusedError if there is none."""
@@ -191,17 +191,17 @@ class Fused(Wrapper, MultiStepSampler):
         block = self.compiled.get(key)
         if block is None or not block.fits(state):
             log.info("compiling %s for states %s", type(self.sampler).__name__, [*state.x.shape])
-            block = CompiledBlock(self.sampler, model, _now(state), self.call)
+            block = CompiledBlock(self.sampler, model, _current_state(state), self.call)
             self.compiled[key] = block
         return block
 
     def step(self, state: FusedState, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
         block = self.compile(state, model)
         if int(state.made) == len(state.infos[0]):
-            state = _ended(state, block.after(state, 1, rng), block.steps, 1)
+            state = _end_of_block(state, block.run_blocks(state, 1, rng), block.steps, 1)
         else:
-            state = _at(state, int(state.made) + 1)
-        accept, invalid, *unsettled = _row(state.infos, int(state.made) - 1)
+            state = _state_after(state, int(state.made) + 1)
+        accept, invalid, *unsettled = _select_step(state.infos, int(state.made) - 1)
         log_ratio = accept.log().masked_fill_(invalid, torch.nan)
         return state, Info(accept.clone(), log_ratio, *unsettled)
 
@@ -219,7 +219,7 @@ class Fused(Wrapper, MultiStepSampler):
         for state, every in _stretches(state, block, rng, steps):  # noqa: B020
             infos = every[block.leaves :]
             steps -= len(infos[0])
-            _add(sums, before, every[block.x], infos, steps, wanted)
+            _add_to_sums(sums, before, every[block.x], infos, steps, wanted)
             before = state.x
         return state, sums
 
@@ -241,7 +241,7 @@ class Fused(Wrapper, MultiStepSampler):
             invalid += int(every[block.leaves + 1].sum())
             rows = slice((-done - 1) % thin, None, thin)
             done += len(every[0])
-            kept = _like(state.states, (one[rows].clone() for one in every))
+            kept = _with_leaves(state.states, (one[rows].clone() for one in every))
             x.append(kept.x)
             log_prob.append(self._log_probs(kept, counting))
         return Draws(torch.cat(x), torch.cat(log_prob), accept, invalid)
@@ -250,9 +250,11 @@ class Fused(Wrapper, MultiStepSampler):
         """The log-probability after each step, `[steps, chains]`; one call if chains are rows."""
         shape = states.x.shape[:2]
         if all(leaf.shape[:2] == shape for leaf in _leaves(states)):
-            flat = _mapped(lambda leaf: leaf.flatten(0, 1), states)
+            flat = _map_tensors(lambda leaf: leaf.flatten(0, 1), states)
             return self.sampler.log_prob(flat, model).view(shape)
-        rows = [self.sampler.log_prob(_row(states, number), model) for number in range(shape[0])]
+        rows = [
+            self.sampler.log_prob(_select_step(states, number), model) for number in range(shape[0])
+        ]
         return torch.stack(rows) if rows else states.x.new_empty(shape)
 
 
@@ -267,48 +269,50 @@ def _stretches(
     if steps and first < len(state.infos[0]):  # of a block that was begun
         made = min(steps, len(state.infos[0]) - first)
         every = [*_leaves(state.states), *state.infos]
-        state = _at(state, first + made)
+        state = _state_after(state, first + made)
         yield state, [one[first : first + made] for one in every]
         steps -= made
     while steps:
         blocks = min(block.calls, -(-steps // block.steps))
-        made, every = min(steps, blocks * block.steps), block.after(state, blocks, rng)
+        made, every = min(steps, blocks * block.steps), block.run_blocks(state, blocks, rng)
         steps -= made
         last = (1, 1) if steps else (block.steps, made - (blocks - 1) * block.steps)
-        state = _ended(state, every, *last)
+        state = _end_of_block(state, every, *last)
         yield state, [one[:made] for one in every]
 
 
-def _ended(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:
+def _end_of_block(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:
     """The state after `made` steps of the last block, of `steps`, among steps that gave `every`."""
     last = iter([one[-steps:].clone() for one in every])
-    states = _like(state.states, last)
+    states = _with_leaves(state.states, last)
     return FusedState(states.x[made - 1], states, tuple(last), NUMBERS[made])
 
 
-def _at(state: FusedState, made: int) -> FusedState:
+def _state_after(state: FusedState, made: int) -> FusedState:
     """The state after another number of steps of its block."""
     return FusedState(state.states.x[made - 1], state.states, state.infos, NUMBERS[made])
 
 
-def _alone(state: Any) -> FusedState:
+def _one_step_block(state: Any) -> FusedState:
     """A block of one step that ended at `state`."""
     infos = state.x.new_ones(1, len(state.x)), torch.zeros(1, len(state.x), dtype=torch.bool)
-    return FusedState(state.x, _mapped(lambda leaf: leaf.unsqueeze(0), state), infos, NUMBERS[1])
+    return FusedState(
+        state.x, _map_tensors(lambda leaf: leaf.unsqueeze(0), state), infos, NUMBERS[1]
+    )
 
 
-def _row(tree: Any, number: int) -> Any:
+def _select_step(tree: Any, number: int) -> Any:
     """The tensors of one step."""
-    return _mapped(lambda leaf: leaf[number], tree)
+    return _map_tensors(lambda leaf: leaf[number], tree)
 
 
-def _now(state: FusedState) -> Any:
+def _current_state(state: FusedState) -> Any:
     """The sampler's state where the chains are. Its tensors are copies, which it may overwrite."""
-    row = _row(state.states, int(state.made) - 1)
-    return _mapped(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), row)
+    row = _select_step(state.states, int(state.made) - 1)
+    return _map_tensors(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), row)
 
 
-def _add(
+def _add_to_sums(
     sums: Sums, before: Tensor, x: Tensor, infos: list[Tensor], left: int, wanted: SumRequest
 ) -> None:
     """Add steps that began at `before`: positions and infos, `[steps, chains, ...]`.
@@ -331,11 +335,11 @@ def _add(
         sums.trace[draws - left - len(kept) : draws - left] = kept
 
 
-def _mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
+def _map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
     """`tree` with each of its tensors replaced; torch's pytree takes several times as long."""
     if isinstance(tree, Tensor):
         return function(tree)
-    parts = [_mapped(function, part) for part in tree]
+    parts = [_map_tensors(function, part) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
@@ -346,9 +350,11 @@ def _leaves(tree: Any) -> list[Tensor]:
     return leaves
 
 
-def _like(tree: Any, leaves: Iterator[Tensor]) -> Any:
+def _with_leaves(tree: Any, leaves: Iterator[Tensor]) -> Any:
     """A tree of the same kind, with other tensors."""
-    parts = [next(leaves) if isinstance(part, Tensor) else _like(part, leaves) for part in tree]
+    parts = [
+        next(leaves) if isinstance(part, Tensor) else _with_leaves(part, leaves) for part in tree
+    ]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
@@ -357,16 +363,16 @@ class CompiledBlock:
 
     def __init__(self, sampler: Sampler, model: EnergyModel, state: Any, call: int = 0) -> None:
         """Record a step from `state` and compile some of them. Raises NotFusedError."""
-        self.sampler, self.model, self.held = sampler, model, held_by(model)
+        self.sampler, self.model, self.held = sampler, model, reachable_values(model)
         if switched_off():
             raise NotFusedError(
                 "its random numbers are drawn by numba, which NUMBA_DISABLE_JIT=1 switches off"
             )
         use_private_folder()  # before PyTorch's compiler is imported
         with torch.no_grad():
-            step, self.constants, self.numbers = _recorded(sampler, model, state)
-            self.listed = _listed(sampler, model, state, self.numbers)
-            self.held = held_by(model)  # after calls, which some functions count
+            step, self.constants, self.numbers = _record_operations(sampler, model, state)
+            self.listed = _list_values(sampler, model, state, self.numbers)
+            self.held = reachable_values(model)  # after calls, which some functions count
             require_compiler()
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
@@ -376,7 +382,7 @@ class CompiledBlock:
             if call:
                 self.steps = max(n for n in range(1, self.steps + 1) if call % n == 0)
             each = step(*leaves, torch.zeros(self.numbers).double(), *self._tensors())
-            self.run = self._compiled(step, leaves, each)
+            self.run = self._compile_steps(step, leaves, each)
         self.leaves, self.x = len(leaves), next(i for i, t in enumerate(leaves) if t is state.x)
         self._reserve(each)
         # A step returns the leaves of the state, then infos.
@@ -395,7 +401,7 @@ class CompiledBlock:
         self.last, self.rows = list(last), list(zip(*map(torch.unbind, every), strict=True))
         self.tapes = self.tape[:, :read].view(-1, self.steps, self.numbers).unbind()
 
-    def after(self, state: FusedState, blocks: int, rng: Generator) -> list[Tensor]:
+    def run_blocks(self, state: FusedState, blocks: int, rng: Generator) -> list[Tensor]:
         """The leaves and infos after each step of the `blocks` blocks that follow that of `state`.
 
         Steps are the first axis. The next call overwrites them.
@@ -404,7 +410,7 @@ class CompiledBlock:
         from latticework.samplers.compiled.philox import fill_units, step_keys
 
         fill_units(self.tape[:blocks].view(-1).numpy(), step_keys(blocks, rng))
-        last = tuple(_leaves(_row(state.states, -1)))
+        last = tuple(_leaves(_select_step(state.states, -1)))
         tensors = self._tensors()
         with torch.no_grad():
             for number in range(blocks):
@@ -420,11 +426,11 @@ class CompiledBlock:
         """
         if self.shapes != [(tensor.shape, tensor.dtype) for tensor in self._tensors()]:
             return False
-        if held_by(self.model) == self.held:
+        if reachable_values(self.model) == self.held:
             return True
         with torch.no_grad():
-            listed = _listed(self.sampler, self.model, _now(state), self.numbers)
-        self.held = held_by(self.model)
+            listed = _list_values(self.sampler, self.model, _current_state(state), self.numbers)
+        self.held = reachable_values(self.model)
         return listed.calls == self.listed.calls and listed.memory() == self.listed.memory()
 
     def _tensors(self) -> list[Tensor]:
@@ -435,7 +441,7 @@ class CompiledBlock:
         ]
         return [tensor.detach() for tensor in now]
 
-    def _compiled(
+    def _compile_steps(
         self, step: fx.GraphModule, leaves: list[Tensor], each: list[Tensor]
     ) -> Callable[..., None]:
         """A function that writes what its steps return into its last arguments."""
@@ -474,7 +480,7 @@ def _attribute(module: Any, name: str) -> Any:
     return module
 
 
-def _recorded(
+def _record_operations(
     sampler: Sampler, model: EnergyModel, state: Any
 ) -> tuple[fx.GraphModule, list[Tensor], int]:
     """The graph of one step, the tensors that it reads besides its inputs, and its random numbers.
@@ -489,7 +495,7 @@ def _recorded(
     leaves = _leaves(state)
 
     def step(tape: Tape, leaves: list[Tensor]) -> list[Tensor]:
-        given = _like(state, iter([leaf.clone() for leaf in leaves]))
+        given = _with_leaves(state, iter([leaf.clone() for leaf in leaves]))
         after, info = sampler.step(given, model, cast(Generator, tape))
         ratio = info.log_ratio
         invalid = ~(finite(after) if ratio is None else ratio < torch.inf)
@@ -517,10 +523,10 @@ def _recorded(
         raise
     except Exception as error:  # whatever a function does with tensors that have no values
         raise NotFusedError(f"its step has to read numbers: {_line(error)}") from error
-    return graph, _lifted(graph, len(leaves)), tape.read
+    return graph, _lift_tensors(graph, len(leaves)), tape.read
 
 
-def _listed(sampler: Sampler, model: EnergyModel, state: Any, numbers: int) -> "_Operations":
+def _list_values(sampler: Sampler, model: EnergyModel, state: Any, numbers: int) -> "_Operations":
     """The operations of a step from `state`, and the tensors that it reads."""
     leaves, tape = _leaves(state), Tape(torch.zeros(numbers, dtype=torch.float64))
     with _Operations([*leaves, cast(Tensor, tape.numbers)]) as listed:
@@ -548,7 +554,7 @@ class _Operations(TorchDispatchMode):
         self._made: list[Any] = [*given]  # held, so that no other tensor gets their memory
         self._numbers: dict[int, int] = {}
         for tensor in given:
-            self._noted(tensor)
+            self._note(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = pytree.tree_leaves((args, kwargs))
@@ -556,14 +562,14 @@ class _Operations(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         made = pytree.tree_leaves(result)
         self._made += made
-        self.calls.append((func, *map(self._noted, (*given, *made))))
+        self.calls.append((func, *map(self._note, (*given, *made))))
         return result
 
     def memory(self) -> list[int]:
         """Which memory the tensors have that were read and not made or given."""
         return [_memory(tensor) for tensor in self.read]
 
-    def _noted(self, value: Any) -> Any:
+    def _note(self, value: Any) -> Any:
         """Which memory a tensor is a view of, and which view; the text of any other value."""
         if not isinstance(value, Tensor):
             return repr(value)
@@ -580,7 +586,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one is other or (alike and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))
 
 
-def _lifted(graph: fx.GraphModule, leaves: int) -> list[Tensor]:
+def _lift_tensors(graph: fx.GraphModule, leaves: int) -> list[Tensor]:
     """Make the tensors that `graph` reads its last inputs, and return them.
 
     Raises NotFusedError if the graph writes to one of them, draws numbers or is too large.

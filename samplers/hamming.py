@@ -68,7 +68,7 @@ class HammingBall(Sampler):
     def refresh(self, state: HammingState, model: EnergyModel) -> HammingState:
         return state._replace(cache=model.cache(state.x))
 
-    def moved_to(self, x: Tensor, state: HammingState, model: EnergyModel) -> HammingState:
+    def relocate(self, x: Tensor, state: HammingState, model: EnergyModel) -> HammingState:
         return state._replace(x=x.clone(), cache=model.cache(x))
 
     def step(
@@ -86,7 +86,7 @@ class HammingBall(Sampler):
         choice, invalid = draw_value(log_probs, rng)
         new = _toggle(centre, ball.index_select(0, choice), domain)
         new, log_ratio = settle(new, current, invalid)
-        cache = model.moved(state.cache, x, block, new)
+        cache = model.update_cache(state.cache, x, block, new)
         x.index_copy_(1, block, new)
         return HammingState(x, cache, scan, ball), Info(x.new_ones(len(x)), log_ratio)
 

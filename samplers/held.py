@@ -16,7 +16,7 @@ REGISTERED = ("_parameters", "_buffers")  # read anew at each call
 MOST = 10_000  # things that are looked at
 
 
-def held_by(target: Any) -> tuple[Hashable, ...]:
+def reachable_values(target: Any) -> tuple[Hashable, ...]:
     """What `target` can reach, in a fixed order: plain values, and identities of tensors.
 
     It looks into closures, defaults, globals that are named, attributes and containers. Equal

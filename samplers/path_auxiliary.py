@@ -28,7 +28,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.distributions import draw_categorical, draw_distinct, softmax_weights
 from latticework.models.domains import Domain
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_count
-from latticework.samplers.paths import moves_in_use, repeated
+from latticework.samplers.paths import moves_in_use, repeat_first_move
 
 
 class PathState(NamedTuple):
@@ -62,7 +62,7 @@ class PAFS(Sampler):
         sites = draw_distinct(weights, rng, min(2 * self.length - 1, domain.dim))
         index = _draw_moves(state.logits, sites, rng)
         used = moves_in_use(index, rng)
-        index = repeated(index, used)
+        index = repeat_first_move(index, used)
 
         proposed = self.at(domain.move_one(x, index), model)
         log_ratio = proposed.log_prob - state.log_prob
@@ -132,13 +132,13 @@ class PAFSWithReplacement(Sampler):
             index = draw_categorical(softmax_weights(logits), rng)
             log_ratio -= _log_move(logits, index, move)
             path.append((move, domain.reverse(z, index)))
-            z = _moved(z, index, move, domain)
+            z = _apply_move(z, index, move, domain)
 
         proposed = self.at(z, model)
         log_ratio += proposed.log_prob
         for move, index in reversed(path):
             log_ratio += _log_move(half_gains(z, proposed.grad, domain), index, move)
-            z = _moved(z, index, move, domain)
+            z = _apply_move(z, index, move, domain)
         return metropolis(state, proposed, log_ratio, rng)
 
 
@@ -148,6 +148,6 @@ def _log_move(logits: Tensor, index: Tensor, used: Tensor) -> Tensor:
     return log_q.masked_fill(~used, 0.0).squeeze(1)
 
 
-def _moved(x: Tensor, index: Tensor, used: Tensor, domain: Domain) -> Tensor:
+def _apply_move(x: Tensor, index: Tensor, used: Tensor, domain: Domain) -> Tensor:
     """The states after the move `index` `[chains, 1]`; `x` where it is not in use."""
     return torch.where(used.view(-1, *[1] * (x.ndim - 1)), domain.move_one(x, index), x)

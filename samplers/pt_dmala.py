@@ -97,7 +97,7 @@ class PTDMALA(Sampler):
     def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
         return self.at_replicas(state.replicas.x, state.ladder, state.turn, model)
 
-    def moved_to(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
+    def relocate(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
         """All replicas move to `x`."""
         replicas = x.repeat(len(state.ladder), *[1] * (x.ndim - 1))
         return self.at_replicas(replicas, state.ladder, state.turn, model)

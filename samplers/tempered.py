@@ -84,10 +84,10 @@ class Tempered(Sampler):
     accepted. The scales are then fixed too. `scales` gives them.
 
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
-    nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learnt` finds
-    them: on a binary domain the rounds are made twice, the second time from the site means that the
-    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays.
-    It is not tried where round trips are frequent, or with means near 1/2.
+    nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learn_fields`
+    finds them: on a binary domain the rounds are made twice, the second time from the site means
+    that the ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips
+    stays. It is not tried where round trips are frequent, or with means near 1/2.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
@@ -118,7 +118,7 @@ class Tempered(Sampler):
     log_odds: list[float] | Tensor | None = None  # at b = 0, on a binary domain; None: uniform
     steps: int = 1  # of the kernel from swap to swap
     hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
-    learn_base: bool | None = None  # whether `learnt` finds `log_odds`, where there are none
+    learn_base: bool | None = None  # whether `learn_fields` finds `log_odds`, where there are none
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
@@ -180,7 +180,7 @@ class Tempered(Sampler):
     @property
     def inner(self) -> Sampler:
         """The kernel, also where `kernel` is its name."""
-        return _named(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        return _sampler_of_name(self.kernel) if isinstance(self.kernel, str) else self.kernel
 
     @property
     def uses_gradient(self) -> bool:  # type: ignore[override]
@@ -206,7 +206,7 @@ class Tempered(Sampler):
         """Steps of all ladders that learn; if a base is tried, it takes as many again."""
         return LADDERS * (2**self.rounds - 1) if self.learns else 0
 
-    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+    def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
             return {}
         self.inner.require_moves(model)
@@ -298,7 +298,7 @@ class Tempered(Sampler):
         kernel = mover.refresh(state.kernel, path)
         return state._replace(kernel=kernel, known=path.know(kernel.x))
 
-    def moved_to(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
+    def relocate(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
         """The replicas at b = 1 move to `x`; the others stay."""
         rows = _rows_at(state.level, len(state.schedule) - 1)
         replicas = state.kernel.x.index_copy(0, rows, x)
@@ -323,11 +323,11 @@ class Tempered(Sampler):
     ) -> tuple[LadderState, Info]:
         """A step, with what its kernel says of all replicas, which have levels of `state`."""
         path = self.path(model, state.x)
-        with path.apart() if isinstance(rng, Tape) else nullcontext():  # a recorded step
-            kernel, known, info = self.moved(state, model, path, rng)
+        with path.on_copies() if isinstance(rng, Tape) else nullcontext():  # a recorded step
+            kernel, known, info = self.move_replicas(state, model, path, rng)
             return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
-    def moved(
+    def move_replicas(
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
@@ -391,7 +391,7 @@ class Tempered(Sampler):
 
 
 @lru_cache
-def _named(text: str) -> Sampler:
+def _sampler_of_name(text: str) -> Sampler:
     name, fields = parse_sampler_call(text)
     if name not in NAMES:
         raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
@@ -454,7 +454,7 @@ def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
                 assert isinstance(model.domain, Binary)
                 mean = mean + (state.x == model.domain.high).to(mean).mean(0) / 2**number
             if len(logs):
-                scales = adapted_scales(sampler, state.scales, level, info.accept_prob, made)
+                scales = adapt_scales(sampler, state.scales, level, info.accept_prob, made)
                 state, logs = state._replace(scales=scales), logs + scales.log()
         trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
         rejected = (rejected - impossible) / (2**number - impossible).clamp(min=MIN_REJECTED_SHARE)
@@ -464,7 +464,7 @@ def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
             state = state._replace(scales=scales)
             continue
         levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
-        spaced = evenly(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
+        spaced = even_schedule(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
         # A level takes the states of the old level with the nearest b.
         nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
         place = state.level.argsort(0).index_select(0, nearest)
@@ -491,7 +491,7 @@ def _possible_draws(path: AnnealedModel, count: int, x: Tensor, rng: Generator) 
     return drawn
 
 
-def adapted_scales(
+def adapt_scales(
     sampler: Tempered, scales: Tensor, level: Tensor, accepted: Tensor, made: int
 ) -> Tensor:
     """`scales` after step `made`, in which replicas at `level` accepted with these probabilities.
@@ -506,7 +506,7 @@ def adapted_scales(
     return changed.clamp_(own / RANGE, own * RANGE)
 
 
-def evenly(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:
+def even_schedule(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:
     """`levels` points from end to end of `schedule` that divide it into equal sums of `rejected`.
 
     By linear interpolation of the cumulative rejection, `rejected` `[len(schedule) - 1]`.

@@ -31,7 +31,7 @@ from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.checks import check_start
 from latticework.samplers.fused import Fused
-from latticework.samplers.tempered import evenly
+from latticework.samplers.tempered import even_schedule
 from latticework.sampling.chain import capture, require_whole_blocks
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.intervals import t_half_width
@@ -118,7 +118,7 @@ def advance(
         rows, log_weight = ancestors(log_weight.view(runs, -1), rng)
         x, known = state.x[rows], tuple(part[rows] for part in known)
         path.move_to(then, x, known)
-        state = sampler.moved_to(x, state, path)
+        state = sampler.relocate(x, state, path)
     else:
         path.move_to(then, state.x, known)
         state = sampler.refresh(state, path)
@@ -139,7 +139,7 @@ class AnnealingKernel(Sampler):
         return start(self.sampler, model, x, self.betas)
 
     def step(self, state: Annealing, model: Any, rng: Generator) -> tuple[Annealing, Info]:
-        with model.apart():
+        with model.on_copies():
             after = advance(state, self.sampler, model, self.betas, rng, self.runs)
         return after, Info(torch.ones_like(after.log_weight))
 
@@ -179,8 +179,8 @@ def stepper(
     """
     if isinstance(move, Fused):
         kernel = move
-        return lambda state: kernel.within(
-            kernel.advance(kernel.around(state), path, rng, steps)[0]
+        return lambda state: kernel.unwrap_state(
+            kernel.advance(kernel.wrap_state(state), path, rng, steps)[0]
         )
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
@@ -271,9 +271,9 @@ def pilot_betas(
         rows, log_weight = ancestors(log_weight.view(1, -1), rng)
         x = state.x[rows]
         path.move_to(betas[-1], x, tuple(part[rows] for part in known))
-        state, _ = sampler.step(sampler.moved_to(x, state, path), path, rng)
+        state, _ = sampler.step(sampler.relocate(x, state, path), path, rng)
         known = path.know(state.x)
-    found = evenly(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
+    found = even_schedule(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
     return found.float().double(), len(losses)
 
 

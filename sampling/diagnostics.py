@@ -62,9 +62,9 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     standard error, NaN if the average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
-    still, found = _measured(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)
+    still, found = _measure_quantities(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)
     overall = draws.mean(-1, keepdims=True)
-    _, error = _measured(overall, mcse=_mcse)
+    _, error = _measure_quantities(overall, mcse=_mcse)
     return {
         **found,
         "constant": np.asarray(still.sum()),
@@ -91,7 +91,7 @@ def quantities(draws: NDArray, measures: Sequence[str] = MEASURES) -> dict[str, 
 def _quantities(draws: NDArray, measures: Sequence[str]) -> dict[str, NDArray]:
     """`quantities` of a part that is computed at once."""
     every = dict(zip(MEASURES, (_mcse, _ess_bulk, _ess_tail, _rank_r_hat), strict=True))
-    still, found = _measured(draws, **{name: every[name] for name in measures})
+    still, found = _measure_quantities(draws, **{name: every[name] for name in measures})
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
     stuck = still & ~constant
     if draws.shape[1] >= FEWEST:
@@ -108,7 +108,7 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
 
     The bulk ESS and R-hat of `quantities`, at less cost. NaN where every chain is constant.
     """
-    _, found = _measured(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
+    _, found = _measure_quantities(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
     return found
 
 
@@ -122,7 +122,7 @@ def _parts(draws: NDArray) -> Iterator[slice]:
 # Each function below maps draws [chains, draws, quantities] to a number for each quantity.
 
 
-def _measured(
+def _measure_quantities(
     draws: NDArray, **measures: Callable[[NDArray], NDArray]
 ) -> tuple[NDArray, dict[str, NDArray]]:
     """Which quantities are constant in every chain; the measures, NaN there or of few draws."""
@@ -147,7 +147,7 @@ def _split(draws: NDArray) -> NDArray:
     return np.concatenate((draws[:, :half], draws[:, -half:]))
 
 
-def _ranked(draws: NDArray) -> NDArray:
+def _normal_scores(draws: NDArray) -> NDArray:
     """Normal scores of the ranks over all chains and draws; two values stay as they are."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
@@ -193,7 +193,7 @@ def _ess(draws: NDArray) -> NDArray:
 
 
 def _ess_bulk(draws: NDArray) -> NDArray:
-    return _ess(_ranked(_split(draws)))
+    return _ess(_normal_scores(_split(draws)))
 
 
 def _ess_tail(draws: NDArray) -> NDArray:
@@ -242,7 +242,7 @@ def _rank_r_hat(draws: NDArray) -> NDArray:
         return np.full(draws.shape[2], np.nan)
     halves = _split(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    return np.fmax(_r_hat(_ranked(halves)), _r_hat(_ranked(folded)))
+    return np.fmax(_r_hat(_normal_scores(halves)), _r_hat(_normal_scores(folded)))
 
 
 class Convergence(NamedTuple):
@@ -317,7 +317,7 @@ def _judge_draws(
         return Convergence(False, text, judged=False)
 
     flat = draws.reshape(chains, length, -1)
-    still, constant = _unchanged(flat)
+    still, constant = _find_constants(flat)
     frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)  # [chains]
     if frozen.all():
         return Convergence(False, f"does not mix: no chain ever moved; {ADVICE}")
@@ -326,7 +326,7 @@ def _judge_draws(
         values, every, names = flat, constant, None
     else:
         values, names = of
-        _, every = _unchanged(values)
+        _, every = _find_constants(values)
         if every.all():
             text = f"not judged: {', '.join(names)} never changed, in any draw"
             return Convergence(False, text, judged=False)
@@ -380,7 +380,7 @@ def _judge_draws(
     return Convergence(converged, ", ".join(parts) + advice)
 
 
-def _unchanged(values: NDArray) -> tuple[NDArray, NDArray]:
+def _find_constants(values: NDArray) -> tuple[NDArray, NDArray]:
     """Whether `values` `[chains, draws, n]` never change: in a chain; in all draws, `[n]`."""
     still = np.empty((len(values), values.shape[2]), dtype=bool)
     constant = np.empty(values.shape[2], dtype=bool)

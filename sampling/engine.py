@@ -59,7 +59,7 @@ def select_kernel(
     if engine == "eager":
         return sampler, "engine=eager"
     if engine == "fused":
-        kernel, why, _ = _fused(sampler, model, metrics, x, call)
+        kernel, why, _ = _compile_fused(sampler, model, metrics, x, call)
         if why:
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
@@ -79,7 +79,7 @@ def select_kernel(
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
     if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
-        kernel, why, installable = _fused(sampler, model, metrics, x, call)
+        kernel, why, installable = _compile_fused(sampler, model, metrics, x, call)
         if installable:
             warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
         return kernel, why
@@ -94,7 +94,7 @@ def engine_for_adaptation(engine: str) -> str:
     return "eager" if engine == "fused" else engine
 
 
-def _fused(
+def _compile_fused(
     sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None, call: int
 ) -> tuple[Sampler, str, bool]:
     """The fused kernel, or the sampler, why there is none, and whether to install helps."""

@@ -42,14 +42,14 @@ def exact(model: EnergyModel) -> Exact:
     if (layer := model.hidden_layer()) is not None:
         domain, size, evaluate = layer
         if domain.dim <= HIDDEN:
-            return _summed(domain, evaluate, size)
+            return _sum_states(domain, evaluate, size)
         if model.domain.dim > HIDDEN:
             raise ValueError(
                 f"an RBM is summed over its smaller layer, of at most {HIDDEN} units; this one has "
                 f"{size} visible and {domain.dim} hidden units: estimate log Z by tempering "
                 "(temper=True), and means by sampling"
             )
-    return enumerated(model)
+    return sum_all_states(model)
 
 
 def exact_if_cheap(model: EnergyModel) -> Exact | None:
@@ -58,7 +58,7 @@ def exact_if_cheap(model: EnergyModel) -> Exact | None:
         own = model.log_z_and_mean()
         if own is not None:
             return Exact(*own)
-        return enumerated(model) if few_states(model) else None
+        return sum_all_states(model) if few_states(model) else None
     except ValueError:  # a lattice that is too wide, no state of positive probability
         return None
 
@@ -72,7 +72,7 @@ def few_states(model: EnergyModel) -> bool:
 
 
 @torch.no_grad()
-def enumerated(model: EnergyModel) -> Exact:
+def sum_all_states(model: EnergyModel) -> Exact:
     """The log normaliser and the mean by enumeration in chunks, in float64 if the model can."""
     domain = model.domain
     model, home = _in_double(model)
@@ -89,12 +89,12 @@ def enumerated(model: EnergyModel) -> Exact:
     condition = ""
     if "evidence" in dict(model.named_children()):
         condition = " given the known values, so the evidence is impossible"
-    found = _summed(domain, evaluate, prod(domain.shape), condition)
+    found = _sum_states(domain, evaluate, prod(domain.shape), condition)
     return Exact(found.log_z, found.mean.view(domain.shape))
 
 
 @torch.no_grad()
-def _summed(
+def _sum_states(
     domain: Domain,
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
     size: int,
@@ -110,7 +110,9 @@ def _summed(
     total = torch.zeros((), dtype=torch.float64)
     weighted = torch.zeros(size, dtype=torch.float64)
     for start in range(0, count, rows):
-        log_prob, values = evaluate(domain.listed(torch.arange(start, min(start + rows, count))))
+        log_prob, values = evaluate(
+            domain.list_states(torch.arange(start, min(start + rows, count)))
+        )
         log_prob = log_prob.double().cpu()
         if not (log_prob < torch.inf).all():
             raise ValueError(

@@ -121,7 +121,7 @@ class Ladders:
         return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
 
     @classmethod
-    def recorded(
+    def from_draws(
         cls,
         state: LadderState,
         draws: Sequence[Levels],
@@ -195,7 +195,7 @@ class Ladders:
             ends += [found.forward, found.backward]
         return min(ends), max(ends), plain
 
-    def only(self, ladders: slice) -> "Ladders":
+    def select_ladders(self, ladders: slice) -> "Ladders":
         """Some of the ladders, with all their draws."""
         return replace(
             self,

@@ -18,7 +18,7 @@ def nearest(name: str, options: Iterable[Any]) -> str:
     return f"there is {', '.join(known)}" if known else "there is none"
 
 
-def shortened(value: Any) -> str:
+def shorten(value: Any) -> str:
     """`value` as text, short enough for a message."""
     return cut(repr(value), 80)
 

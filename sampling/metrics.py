@@ -277,7 +277,7 @@ def kernel(x: Tensor, y: Tensor) -> Tensor:
     return (differing / scale).exp()
 
 
-def within(x: Tensor) -> Within:
+def sums_within(x: Tensor) -> Within:
     """The terms of an MMD that depend on a single set of states."""
     n, total = len(x), kernel(x, x).sum()
     # A state is at distance 0 from itself, so the diagonal sums to n.
@@ -290,7 +290,7 @@ def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[T
 
     A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012. `within_y` is `within(y)`.
     """
-    mine, theirs = within(x), within_y or within(y)
+    mine, theirs = sums_within(x), within_y or sums_within(y)
     between = 2 * kernel(x, y).mean()
     v, u = (a + b - between for a, b in zip(mine, theirs, strict=True))
     return v, u
@@ -329,7 +329,7 @@ class MMD(Metric):
                 f"the floor of MMD needs as many samples as there are chains, {len(state.x)}, got "
                 f"{len(floor)}; set task.truth.floor={len(state.x)}"
             )
-        own = within(truth)
+        own = sums_within(truth)
         return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
 
     def update(self, carry: Samples, state: Any, sums: Steps, steps: int) -> Samples:

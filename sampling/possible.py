@@ -85,9 +85,9 @@ class _Table:
 
     def __init__(self, allowed: NDArray[np.bool_]) -> None:
         self._allowed = allowed
-        self.supported = lru_cache(MAX_REMEMBERED_SUPPORTS)(self._supported)
+        self.supported = lru_cache(MAX_REMEMBERED_SUPPORTS)(self._find_supported)
 
-    def _supported(self, open_values: tuple[int, ...]) -> tuple[int, ...]:
+    def _find_supported(self, open_values: tuple[int, ...]) -> tuple[int, ...]:
         """The open values of each variable that are allowed with open values of the others."""
         values = [bits(each) for each in open_values]
         inside = self._allowed[np.ix_(*values)]

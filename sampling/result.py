@@ -226,7 +226,7 @@ class SampleResult:
     def _entries(self) -> NDArray[np.bool_]:
         """The entries of a state, `[*domain.shape]`, less values that a site does not have."""
         if isinstance(self.domain, Mixed):
-            return self.domain.allowed(torch.arange(self.domain.dim)).numpy()
+            return self.domain.allowed_values(torch.arange(self.domain.dim)).numpy()
         return np.ones(self.draws.shape[2:], bool)
 
     def save(self, file: str | Path) -> None:

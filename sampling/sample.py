@@ -235,7 +235,7 @@ class _Kernels:
         The sampler has learned what it learns beforehand.
         """
         if sampler.learning_steps:
-            sampler = self._learned(sampler, engine_for_adaptation(engine))
+            sampler = self._learn(sampler, engine_for_adaptation(engine))
         model, x, began = self._model, self._x, time.perf_counter()
         self.kernel, _ = select_kernel(sampler, model, engine, METRICS, x, self._steps)
         if isinstance(self.kernel, MultiStepSampler):
@@ -248,7 +248,7 @@ class _Kernels:
             self.target, self._price = model, evaluations_of_step(sampler, model, x, rng)
 
     @torch.no_grad()
-    def _learned(self, sampler: Sampler, engine: str) -> Sampler:
+    def _learn(self, sampler: Sampler, engine: str) -> Sampler:
         """The sampler with the fields that it learns, by numba kernels if there are some."""
         model, x, began = self._model, self._x, time.perf_counter()
         kernel: Any = select_kernel(sampler, model, engine, METRICS, x)[0]
@@ -258,7 +258,7 @@ class _Kernels:
             brief.advance(brief.at(x, model), model, Generator().manual_seed(0), 1)
             self.seconds += time.perf_counter() - began
         began = time.perf_counter()
-        fields: dict[str, Any] = kernel.learnt(x, model if compiled else self.count.model)
+        fields: dict[str, Any] = kernel.learn_fields(x, model if compiled else self.count.model)
         self.learning += time.perf_counter() - began
         ready = replace(sampler, **fields)  # type: ignore[type-var]
         if compiled:
@@ -297,7 +297,7 @@ def _draw(
             kernels.charge(before, every)
 
     advance(burn_in)
-    before_draws, began = [part.clone() for part in chain.carries[0]], chain.within
+    before_draws, began = [part.clone() for part in chain.carries[0]], chain.sampler_state
     tempered = isinstance(began, LadderState)
     trips, levels = began.trips.clone() if tempered else torch.zeros(0), []
     draws = torch.empty(len(x), steps // thin, *x.shape[1:], dtype=x.dtype)
@@ -310,14 +310,14 @@ def _draw(
             with torch.no_grad():
                 log_prob[:, number] = kernel.log_prob(chain.state, count.model)
         if tempered:
-            levels.append(levels_of(chain.within))
+            levels.append(levels_of(chain.sampler_state))
     if later:
         _evaluate_draws(count.model, draws, log_prob)
     ladders = None
     if tempered:
-        state = chain.within
+        state = chain.sampler_state
         used: Any = kernel.sampler if isinstance(kernel, Fused) else kernel
-        ladders = Ladders.recorded(state, levels, state.trips - trips, steps, used.log_odds)
+        ladders = Ladders.from_draws(state, levels, state.trips - trips, steps, used.log_odds)
     accept, invalid = (
         (now - before).cpu() for now, before in zip(chain.carries[0], before_draws, strict=True)
     )

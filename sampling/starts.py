@@ -56,7 +56,7 @@ def draw_possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     rows = _impossible_rows(x, model)
     if tells:
         if len(rows):
-            x[rows] = _searched(model, rows.tolist(), rng).to(x)
+            x[rows] = _search_states(model, rows.tolist(), rng).to(x)
         return x
     for draws in _other_draws(model, chains, rng):
         if not len(rows):
@@ -79,7 +79,7 @@ def _impossible_rows(x: Tensor, model: EnergyModel) -> Tensor:
     return impossible.nonzero().squeeze(1)
 
 
-def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
+def _search_states(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
     """States of these chains by a search of their own each, `[len(rows), *domain.shape]`."""
     order = Random(int(torch.randint(2**62, (), generator=rng, device=rng.device)))
     found: list[list[int]] = []
@@ -157,7 +157,7 @@ def _other_draws(model: EnergyModel, chains: int, rng: Generator) -> Iterator[Te
 def _independent_sites(weights: Tensor, domain: Domain, rng: Generator) -> Tensor:
     """A state for each row of `weights` `[n, sites, values]` of the sites' values."""
     if isinstance(domain, Mixed):
-        weights = weights * domain.allowed(torch.arange(domain.dim, device=weights.device))
+        weights = weights * domain.allowed_values(torch.arange(domain.dim, device=weights.device))
     return _states(distributions.draw_categorical(weights, rng).squeeze(-1), domain)
 
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
-from latticework.samplers.checks import check_start, evaluated, refusing_training
+from latticework.samplers.checks import check_start, evaluate_start, refusing_training
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
 
@@ -109,7 +109,7 @@ def domain_of(
     )
 
 
-def parsed_domain(text: str) -> Domain:
+def parse_domain(text: str) -> Domain:
     """The domain that a command line writes as `binary:20`, `categorical:10,3` or `integers:5`.
 
     The numbers are the sites, then the values of a site (categorical, ordinal) or the window
@@ -126,7 +126,7 @@ def parsed_domain(text: str) -> Domain:
         ) from error
 
 
-def target_named(text: str, domain: str | None) -> EnergyModel:
+def load_target(text: str, domain: str | None) -> EnergyModel:
     """The target `file.py:Name` of a command line, on the `domain` that it writes.
 
     A class is called without arguments. Raises ValueError if there is no such target, and if a
@@ -139,7 +139,7 @@ def target_named(text: str, domain: str | None) -> EnergyModel:
             f"the states of {target_name(found)} are not known: give --domain, such as --domain "
             "binary:20, spins:20 or categorical:10,3"
         )
-    states = None if domain is None else parsed_domain(domain)
+    states = None if domain is None else parse_domain(domain)
     return as_model(found, domain=states).requires_grad_(False)
 
 
@@ -214,4 +214,4 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
 
 
 def _values(x: Tensor, model: EnergyModel) -> Tensor:
-    return evaluated(x, model, gradient=False)[0]
+    return evaluate_start(x, model, gradient=False)[0]

@@ -73,7 +73,7 @@ TARGETS = {
     "dense_ising": Target(lw.DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "graph": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], [0.2, -0.3, 0.1, 0.4])),
     "ferromagnet": Target(lw.Graph([[0, 1], [1, 3], [1, 4]], [0.6, 0.2, 0.4], 0.2, sites=5)),
-    "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
+    "given": Target(Asymmetric(lw.Binary(5)).condition_on({1: 1.0, 3: 0.0})),
     "network": Target(_network((2, 2, 2, 2), [(0, 1, 3), (2,), (3, 1), (2, 0, 1)])),
     "tables": Target(_network((3, 3), [(1, 0), (0,)])),
     "ragged": Target(_network((3, 2, 4), [(1, 0), (0,), (2, 0), (1,)])),

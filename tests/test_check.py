@@ -26,7 +26,7 @@ from latticework.sampling.checking.check_case import (
     SETTLING,
     CheckCase,
     deviation,
-    visible,
+    smallest_visible_error,
 )
 from latticework.sampling.checking.law import metropolis as law_of
 from latticework.sampling.checking.law import one_site_proposal
@@ -253,7 +253,7 @@ def test_the_power_that_is_told(times, least, most):
     target, draws, level = SMALL["binary"](), 20_000, 1e-8
     tilted = target.law.copy()
     best = tilted.argmax()
-    tilted[best] *= 1 + times * visible(draws, target.law, level)
+    tilted[best] *= 1 + times * smallest_visible_error(draws, target.law, level)
     tilted[np.arange(len(tilted)) != best] *= (1 - tilted[best]) / (1 - target.law[best])
     rng = np.random.default_rng(0)
     found = [deviation(target, rng.choice(len(tilted), draws, p=tilted), level) for _ in range(60)]

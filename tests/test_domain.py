@@ -65,7 +65,10 @@ def test_what_a_site_or_a_subset_does_not_allow_is_refused():
         (lambda: lw.Mixed([2, 1]), "leave out sites of one value"),
         (lambda: lw.Mixed([2, 4], num_values=3), "must be 4 or more"),
         (lambda: lw.Subset(3, 3), "from 1 to dim - 1"),
-        (lambda: lw.Function(len, lw.Subset(3, 1)).given({0: 1}), "leave 0 ones for 2 free sites"),
+        (
+            lambda: lw.Function(len, lw.Subset(3, 1)).condition_on({0: 1}),
+            "leave 0 ones for 2 free sites",
+        ),
         (lambda: lw.Function(len, lw.Ordinal(3, 3)).with_ones(1), "two values a site"),
     ]:
         with pytest.raises(ValueError, match=told):

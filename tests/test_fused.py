@@ -181,7 +181,7 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     model = lw.sherrington_kirkpatrick(100, 0.5)
     with torch.no_grad():
         state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)
-        graph, *_ = fused._recorded(lw.DMALA(), model, state)
+        graph, *_ = fused._record_operations(lw.DMALA(), model, state)
     names = {str(node.target) for node in graph.graph.nodes}
     assert "aten.addmm.default" in names
     assert not any("mkldnn" in name for name in names)

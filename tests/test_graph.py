@@ -289,7 +289,10 @@ def test_networkx():
 
 def test_draws_have_the_names_of_the_graph():
     graph = lw.Graph([[0, 1], [1, 2]], 0.5, names=["rain", 7, "wet"])
-    for model, names in ((graph, ["rain", "7", "wet"]), (graph.given({7: 1}), ["rain", "wet"])):
+    for model, names in (
+        (graph, ["rain", "7", "wet"]),
+        (graph.condition_on({7: 1}), ["rain", "wet"]),
+    ):
         result = lw.sample(model, "gibbs", steps=20, diagnose=False)
         assert list(result.summary().index[1:]) == [f"x[{name}]" for name in names]
     result = lw.sample(graph, "gibbs", steps=20, diagnose=False, names=list("abc"))
@@ -478,7 +481,7 @@ def test_evidence_of_uai(tmp_path, text):
     (tmp_path / "graph.uai.evid").write_text(text)
     assert lw.read_evidence(tmp_path / "graph.uai.evid") == {0: 1, 2: 0}
     (tmp_path / "graph.uai").write_text(UAI)
-    known = lw.read_graph(tmp_path / "graph.uai").given(
+    known = lw.read_graph(tmp_path / "graph.uai").condition_on(
         lw.read_evidence(tmp_path / "graph.uai.evid")
     )
     assert known.domain.dim == 1

@@ -25,7 +25,7 @@ from latticework.sampling.checking import variations
 from latticework.sampling.checking.check_case import CheckCase, counts
 from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.checking.law import Law
-from latticework.sampling.checking.suite import CHECKS, search
+from latticework.sampling.checking.suite import CHECKS, follow_chains
 from latticework.sampling.checking.targets import Target
 from latticework.sampling.devices import find_device
 
@@ -136,7 +136,7 @@ def test_moves_connect_all_states_where_values_tie(row):
 def test_chains_visit_all_states_where_values_tie(row):
     """What chains do in 64 steps connects every state with every other."""
     for name in row.ties:
-        _, moved, _ = search(CheckCase(row.sampler, TARGETS[name], 1e-6), 1024, 64)
+        _, moved, _ = follow_chains(CheckCase(row.sampler, TARGETS[name], 1e-6), 1024, 64)
         assert is_connected(moved), name
 
 

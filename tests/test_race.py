@@ -21,7 +21,7 @@ from latticework.sampling.evaluations import evaluations_of_step
 from latticework.sampling.intervals import mean_interval, t_half_width
 from latticework.sampling.tuning import race as contests
 from latticework.sampling.tuning import setup
-from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, ranked
+from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, rank_entrants
 from latticework.sampling.tuning.setup import (
     Allowance,
     Quality,
@@ -273,7 +273,7 @@ def entrant(name, *rates, r_hat=1.0, sampler=lw.Gibbs()):  # noqa: B008 - it nev
 
 def test_ranks_and_ties():
     """An entrant ranks below those whose whole interval is above its own."""
-    found = ranked(
+    found = rank_entrants(
         [
             entrant("slow", 10, 11, 10.5),
             entrant("fast", 100, 110, 105),

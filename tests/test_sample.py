@@ -15,7 +15,7 @@ from torch import nn
 import latticework as lw
 from latticework.models.base import NotDifferentiableError
 from latticework.sampling import sample as sampling
-from latticework.sampling.targets import parsed_domain
+from latticework.sampling.targets import parse_domain
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
 WEIGHTS = torch.linspace(-1, 1, 5)
@@ -158,12 +158,12 @@ def test_ways_to_say_the_domain(given, domain):
 
 
 def test_domains_of_a_command_line():
-    assert parsed_domain("spins:7") == lw.Binary(7, -1, 1)
-    assert parsed_domain("categorical:7,3") == lw.Categorical(7, 3)
-    assert parsed_domain("naturals:2") == lw.Integer(2, 1, 0)
+    assert parse_domain("spins:7") == lw.Binary(7, -1, 1)
+    assert parse_domain("categorical:7,3") == lw.Categorical(7, 3)
+    assert parse_domain("naturals:2") == lw.Integer(2, 1, 0)
     for wrong in ("binary", "binary:x", "ternary:3", "categorical:4"):
         with pytest.raises(ValueError, match="is not a domain; write binary:SITES"):
-            parsed_domain(wrong)
+            parse_domain(wrong)
 
 
 # Diagnostics.

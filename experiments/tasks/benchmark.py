@@ -75,7 +75,7 @@ def benchmark(
     sampler, space = fit_blocks(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = with_fields(sampler, fields | learnt)
-    run.kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
+    run.select_kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
     if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
@@ -116,13 +116,13 @@ def shared_fields(
 
     Read from disk if an earlier run has searched. Without a space, nothing is searched.
     """
-    if not space and type(sampler).learnt is Sampler.learnt:
+    if not space and type(sampler).learn_fields is Sampler.learn_fields:
         return {}, {}
     rng = run.shared_rng("benchmark/tuning", "cpu")
     allowed = [Allowance.read(text) for text in tuning]
 
     def make() -> dict[str, Tensor]:
-        learnt, spent = course.learnt(sampler)
+        learnt, spent = course.learn_fields(sampler)
         left = [each.without(spent) for each in allowed]
         fields: dict[str, Any] = {}
         rate = 0.0

@@ -88,7 +88,7 @@ def regression(
     run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
-    sampler = run.kernel(sampler, model, metrics)
+    sampler = run.select_kernel(sampler, model, metrics)
     kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)

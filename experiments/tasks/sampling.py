@@ -86,11 +86,11 @@ def sample(
 
     if sampler.learning_steps:
         learner, _ = select_kernel(sampler, model, engine_for_adaptation(run.engine))
-        sampler = replace(sampler, **learner.learnt(x, model))  # type: ignore[type-var]
+        sampler = replace(sampler, **learner.learn_fields(x, model))  # type: ignore[type-var]
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
-    sampler = run.kernel(sampler, model, metrics, x, budget.steps)
+    sampler = run.select_kernel(sampler, model, metrics, x, budget.steps)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block), [])
@@ -99,8 +99,8 @@ def sample(
         if number:
             chain.advance()
             warn_of_invalid_steps(run, chain.carries[-1], step)
-            if isinstance(chain.within, LadderState):
-                memory.levels.append(levels_of(chain.within))
+            if isinstance(chain.sampler_state, LadderState):
+                memory.levels.append(levels_of(chain.sampler_state))
         seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
@@ -111,7 +111,7 @@ def sample(
         errors=errors(metrics, chain.carries),
     )
     if memory.levels:
-        note_ladders(chain.within, memory.levels, budget.steps, run)
+        note_ladders(chain.sampler_state, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
         rows = fixed_subset(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
@@ -137,7 +137,7 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
 
 def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
     """From the readings so far."""
-    return Ladders.recorded(state, levels, state.trips, steps)
+    return Ladders.from_draws(state, levels, state.trips, steps)
 
 
 def adapt_in_burn_in(

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,11 +35,17 @@ from latticework.models.distributions import (
     random_integers,
     softmax_weights,
 )
+from latticework.moved import RenamedMethods
 
 
-class Domain(ABC):
+class Domain(RenamedMethods, ABC):
     """A product of finite sets of values, one for each site. `Integer` sites are unbounded."""
 
+    old_names: ClassVar = {
+        "allowed": "allowed_values",
+        "listed": "list_states",
+        "taken": "moves_between",  # of several moves a site
+    }
     dim: int
     shape: tuple[int, ...]  # of one state
     moves: int  # number of values a site chooses among; 1 if the only move is a flip
@@ -118,7 +124,7 @@ class Domain(ABC):
         Raises ValueError if a site has infinitely many values.
         """
 
-    def allowed(self, sites: Tensor) -> Tensor | None:
+    def allowed_values(self, sites: Tensor) -> Tensor | None:
         """Which of the values each of `sites` may take, `[n, values]`; None if all."""
         return None
 
@@ -145,7 +151,7 @@ class Domain(ABC):
         """The number of values of each site."""
         return (len(self.values()),) * self.dim
 
-    def listed(self, number: Tensor) -> Tensor:
+    def list_states(self, number: Tensor) -> Tensor:
         """The states with these numbers, `[n] -> [n, *shape]`; the first site varies slowest."""
         return self.values()[digits_of(number, self._sizes())]
 
@@ -161,14 +167,14 @@ class Domain(ABC):
                 "model, such as model.shape=[3,3], or sampling.exact, which needs no "
                 "such list"
             )
-        return self.listed(torch.arange(count))
+        return self.list_states(torch.arange(count))
 
 
 class SeveralMoves(Domain):
     """Base of domains whose sites choose among `moves` values, logits `[chains, dim, moves]`."""
 
     @abstractmethod
-    def taken(self, x: Tensor, y: Tensor) -> Tensor:
+    def moves_between(self, x: Tensor, y: Tensor) -> Tensor:
         """Index of each site's move from `x` to `y`, `[chains, dim]`."""
 
     @abstractmethod
@@ -178,25 +184,25 @@ class SeveralMoves(Domain):
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
         weights = softmax_weights(logits)
         move = draw_categorical(weights, rng).squeeze(-1)
-        return self.apply(x, torch.where(weights[..., 0].isnan(), self.taken(x, x), move))
+        return self.apply(x, torch.where(weights[..., 0].isnan(), self.moves_between(x, x), move))
 
     def log_normaliser(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1).sum(-1)
 
     def log_weight(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
-        return logits.gather(-1, self.taken(x, y).unsqueeze(-1)).sum((-2, -1))
+        return logits.gather(-1, self.moves_between(x, y).unsqueeze(-1)).sum((-2, -1))
 
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
-        stays = one_hot(self.taken(x, x), self.moves)
+        stays = one_hot(self.moves_between(x, x), self.moves)
         return logits.masked_fill(stays, -torch.inf).flatten(1)
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:
         site, move = index.div(self.moves, rounding_mode="floor"), index.remainder(self.moves)
-        return self.apply(x, self.taken(x, x).scatter(-1, site, move))
+        return self.apply(x, self.moves_between(x, x).scatter(-1, site, move))
 
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
         site = index.div(self.moves, rounding_mode="floor")
-        back = self.taken(self.move_one(x, index), x).gather(-1, site)
+        back = self.moves_between(self.move_one(x, index), x).gather(-1, site)
         return site * self.moves + back
 
 

@@ -47,7 +47,7 @@ class Mixed(Categorical):
         """The number of values of each of `sites`, in their shape."""
         return _as_tensor(self._sizes(), sites.device)[sites]
 
-    def allowed(self, sites: Tensor) -> Tensor:
+    def allowed_values(self, sites: Tensor) -> Tensor:
         values = torch.arange(self.num_values, device=sites.device)
         return values < self.size_of(sites).unsqueeze(-1)
 
@@ -63,7 +63,7 @@ class Mixed(Categorical):
             raise ValueError(f"site {site} has {self.sizes[site]} values, got a larger one")
 
     def _every(self, x: Tensor) -> Tensor:
-        return self.allowed(torch.arange(self.dim, device=x.device))
+        return self.allowed_values(torch.arange(self.dim, device=x.device))
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Values that a site does not have are -inf."""

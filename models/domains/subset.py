@@ -99,7 +99,7 @@ class Subset(Domain):
     def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits.flatten(1)
 
-    def _swapped(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _swap(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The state after the moves, and the sites that become empty and full."""
         full, empty = self._places(x)
         source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
@@ -107,10 +107,10 @@ class Subset(Domain):
         return x.scatter(1, source, self.low).scatter(1, goal, self.high), source, goal
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:
-        return self._swapped(x, index)[0]
+        return self._swap(x, index)[0]
 
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
-        y, source, goal = self._swapped(x, index)
+        y, source, goal = self._swap(x, index)
         rank = self._full(y).cumsum(-1)  # ones up to a site
         return (rank.gather(1, goal) - 1) * self.moves + source - rank.gather(1, source)
 
@@ -126,7 +126,7 @@ class Subset(Domain):
     def count(self) -> int:
         return comb(self.dim, self.ones)
 
-    def listed(self, number: Tensor) -> Tensor:
+    def list_states(self, number: Tensor) -> Tensor:
         bits, left = [], torch.full_like(number, self.ones)
         ways = torch.tensor([[comb(n, k) for k in range(self.ones + 1)] for n in range(self.dim)])
         for site in range(self.dim):  # states whose next site is 0 come first

@@ -91,7 +91,7 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
     def refresh(self, state: CyclePosition, model: EnergyModel) -> CyclePosition:
         return state
 
-    def moved_to(self, x: Tensor, state: CyclePosition, model: EnergyModel) -> CyclePosition:
+    def relocate(self, x: Tensor, state: CyclePosition, model: EnergyModel) -> CyclePosition:
         return self.at(x, model)._replace(phase=state.phase)
 
     def tables(self, form: LatticeForm) -> Tables:

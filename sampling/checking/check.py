@@ -16,7 +16,7 @@ from latticework.sampling.checking.check_case import CheckCase, CheckOutcome
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
-from latticework.sampling.checking.targets import Target, check_listed, targets_for
+from latticework.sampling.checking.targets import Target, require_listable, targets_for
 from latticework.sampling.devices import device_of
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import draw_possible
@@ -70,7 +70,7 @@ def check(
 
 def enumerate_target(model: EnergyModel, name: str) -> Target:
     """The model with its states. Raises ValueError if they cannot be listed, or it is invalid."""
-    check_listed(model.domain, name)
+    require_listable(model.domain, name)
     check_target(model, draw_possible(model, 64, Generator(device_of(model)).manual_seed(0)))
     return Target(model)
 
@@ -144,7 +144,7 @@ class CheckReport(TableReport):
         result = f"failures: {n}" if n else "everything holds" if exact else "no failures"
         unsupported = f" Not supported: {', '.join(self.refused)}." if self.refused else ""
         yield Text(f"{self.sampler}: {result}, on {', '.join(self.outcomes)}.{unsupported}")
-        counted = f"{self.case.counted} chains and seed {self.case.seed}"
+        counted = f"{self.case.chain_count} chains and seed {self.case.seed}"
         if exact:
             yield Text(
                 f"{self.decisions} counts were tested with {counted}; for an exact sampler, the "

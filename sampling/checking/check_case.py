@@ -64,7 +64,7 @@ class CheckCase:
         require_count(chains=self.chains)
 
     @property
-    def counted(self) -> int:
+    def chain_count(self) -> int:
         """The number of chains that are counted."""
         if self.sampler.interacting:
             return min(self.chains, MAX_INTERACTING_CHAINS)
@@ -90,7 +90,7 @@ class CheckCase:
         """A copy of the sampler as it was given."""
         return copy.deepcopy(self.sampler)
 
-    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None) -> Any:
+    def run_steps(self, x: Tensor, steps: int, sampler: Sampler | None = None) -> Any:
         """The state after `steps` steps from `x`."""
         sampler, rng = sampler or self.fresh(), self.rng(2)
         state = sampler.init(x, self.target.model)
@@ -98,7 +98,7 @@ class CheckCase:
             state, _ = sampler.step(state, self.target.model, rng)
         return state
 
-    def settled(self, state: Any, model: EnergyModel, rng: Generator) -> Any:
+    def settle(self, state: Any, model: EnergyModel, rng: Generator) -> Any:
         """The state after SETTLING steps, if chains need them to forget their start."""
         sampler = self.fresh()
         for _ in range(0 if sampler.stationary_start else SETTLING):
@@ -110,8 +110,8 @@ class CheckCase:
         """The states of all chains at the start, after 1 and `later` steps; -1 is not listed."""
         with torch.no_grad():
             sampler, rng = self.fresh(), self.rng(3)
-            x = self.target.draw(self.target.law, self.counted, rng)
-            state = self.settled(sampler.init(x.clone(), self.target.model), self.target.model, rng)
+            x = self.target.draw(self.target.law, self.chain_count, rng)
+            state = self.settle(sampler.init(x.clone(), self.target.model), self.target.model, rng)
             found = [self.target.index(state.x)]
             for step in range(1, self.later + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
@@ -189,7 +189,7 @@ def deviation(target: Target, index: np.ndarray, level: float) -> str:
     )
 
 
-def visible(draws: int, law: np.ndarray, level: float) -> float:
+def smallest_visible_error(draws: int, law: np.ndarray, level: float) -> float:
     """The smallest relative error of a state's probability that is found in half of all trials."""
     law = law[law > 0]
     smallest = binom.isf(level / 2, draws, law) + 1

@@ -138,7 +138,7 @@ def check_draws(
     check_target(model, draw_possible(model, 4, rng))
     x = as_states(draws, model.domain)
     values = _log_prob(x.flatten(0, 1), model).view(x.shape[:2])
-    outcomes = [_possible(values), _energies(values, log_prob)]
+    outcomes = [_check_support(values), _check_energies(values, log_prob)]
 
     kept = _thin_draws(x, values)
     if len(kept) < 2:
@@ -148,7 +148,7 @@ def check_draws(
         )
     kept = kept[torch.randperm(len(kept), generator=rng)[:MAX_COMPARED_DRAWS]]
     others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
-    outcomes += _compared(kept, others, model, rng, error)
+    outcomes += _compare_states(kept, others, model, rng, error)
     about = f"{len(kept)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
 
@@ -198,13 +198,13 @@ def _log_prob(x: Tensor, model: EnergyModel) -> Tensor:
     return values
 
 
-def _possible(values: Tensor) -> DrawsOutcome:
+def _check_support(values: Tensor) -> DrawsOutcome:
     impossible = int((values == -torch.inf).sum())
     told = f"{impossible} of {values.numel()} draws have probability 0"
     return DrawsOutcome("support", "fails" if impossible else "ok", told)
 
 
-def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
+def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
     """Whether the source's log-probabilities are those of the target, up to a constant."""
     if given is None:
         return DrawsOutcome("energies", "-", "none are given")
@@ -227,14 +227,14 @@ def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
     chains, length = values.shape
     if length == 1:
         return x[:, 0]
-    ess = _measured(values, x, "ess_bulk")
+    ess = _measure_draws(values, x, "ess_bulk")
     moving = ess[np.isfinite(ess)]  # of entries that are not the same in all draws
     fewest = moving.min() if len(moving) else chains * length
     gap = min(length, ceil(2 * chains * length / max(fewest, 1)))
     return x[:, gap - 1 :: gap].flatten(0, 1)
 
 
-def _measured(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
+def _measure_draws(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
     """A measure of the log-probability and of each entry of x; chains and draws first."""
     smallest = torch.finfo(torch.float32).min  # in place of -inf
     traces = torch.cat((values.unsqueeze(-1).nan_to_num(neginf=smallest), x.flatten(2)), -1)
@@ -254,13 +254,13 @@ def _reference(
     sampler = next((each for each in makes if not why_unsupported(each, model)), makes[-1])
     if steps is None:
         steps = SWEEPS * (1 if sampler.draws_all_sites else model.domain.dim)
-    _tell_time(model, sampler, count, steps)
+    _warn_of_time(model, sampler, count, steps)
     gap = max(1, steps // (2 * ENDS))
     result = sample(
         model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
         engine="auto", diagnose=False,
     )  # fmt: skip
-    worst = np.nanmax(_measured(result.log_prob, result.draws, "r_hat"))
+    worst = np.nanmax(_measure_draws(result.log_prob, result.draws, "r_hat"))
     if not worst <= largest_r_hat(count):
         raise ValueError(
             f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of "
@@ -270,7 +270,7 @@ def _reference(
     return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
 
 
-def _tell_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:
+def _warn_of_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:
     """Warn before a reference of `count` chains of `steps` steps if it takes long."""
     if why_unsupported(sampler, model):
         return  # `sample` says why
@@ -288,7 +288,7 @@ def _tell_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> 
         )
 
 
-def _compared(
+def _compare_states(
     draws: Tensor, others: Tensor, model: EnergyModel, rng: Generator, error: float
 ) -> Iterator[DrawsOutcome]:
     """The outcomes of the permutation tests of two sets of states."""
@@ -307,8 +307,8 @@ def _compared(
     below = (values.unsqueeze(1) <= levels).float()
     statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
     statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
-    found = _divided(statistics, *sizes, count, rng)
-    found |= _divided(
+    found = _permute(statistics, *sizes, count, rng)
+    found |= _permute(
         {"distance": _mmd(near, len(labels))}, min(n, MAX_MMD_DRAWS), MAX_MMD_DRAWS, count, rng
     )
 
@@ -328,7 +328,7 @@ def _compared(
         yield DrawsOutcome(name, "fails" if p <= level else "ok", detail, p)
 
 
-def _divided(
+def _permute(
     statistics: dict[str, Statistic], n: int, m: int, count: int, rng: Generator
 ) -> dict[str, Tensor]:
     """Each statistic of the division into the first `n` states and `m` others, then of random ones.

@@ -69,7 +69,7 @@ class Target:
             bounded = self.domain.low is not None
             inside = ((low >= box[0]) | bounded) & (high <= box[-1])
 
-        self.log_prob = self._evaluated().detach().double().cpu().numpy()
+        self.log_prob = self._log_prob().detach().double().cpu().numpy()
         self.inner = np.flatnonzero(inside.cpu().numpy() & np.isfinite(self.log_prob))
         possible = np.where(np.isnan(self.log_prob), -np.inf, self.log_prob)
         self.law = torch.from_numpy(possible).softmax(0).numpy()
@@ -79,7 +79,7 @@ class Target:
         self._order = keys.argsort()
         self._sorted = keys[self._order]
 
-    def _evaluated(self, x: Tensor | None = None) -> Tensor:
+    def _log_prob(self, x: Tensor | None = None) -> Tensor:
         """The log-probability at `x`, float64; of a function that takes only float32, in that."""
         x = self.states.double() if x is None else x
         try:
@@ -91,7 +91,7 @@ class Target:
     def grad(self) -> np.ndarray:
         """The gradient at each state, flat, `[states, dim]`."""
         x = self.states.double().requires_grad_()
-        (grad,) = torch.autograd.grad(self._evaluated(x).sum(), x)
+        (grad,) = torch.autograd.grad(self._log_prob(x).sum(), x)
         return grad.flatten(1).cpu().numpy()
 
     def locate(self, x: Tensor) -> np.ndarray:
@@ -124,7 +124,7 @@ class Target:
         return len(np.unique(values[self.law > 1e-3], axis=0)) > 1
 
     @property
-    def apart(self) -> int:
+    def sites_per_move(self) -> int:
         """The number of sites that one move changes."""
         return 2 if isinstance(self.domain, Subset) else 1
 
@@ -134,7 +134,7 @@ class Target:
         return list(np.flatnonzero(different.any(-1)))
 
 
-def check_listed(domain: Domain, name: str) -> None:
+def require_listable(domain: Domain, name: str) -> None:
     """Raise ValueError unless a target called `name` has at most LARGEST states on the domain."""
     if isinstance(domain, Integer):
         raise ValueError(

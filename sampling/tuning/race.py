@@ -142,11 +142,11 @@ class Race:
         course = TuningSetup(self.model, self.chains, x=self.x, pays_for_draws=True)
         sampler, space = fit_blocks(sampler, space, self.model)
         seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
-        learnt, spent = course.learnt(sampler)
+        learnt, spent = course.learn_fields(sampler)
         ready = with_fields(sampler, learnt)
         if self.annealed:
             rng = torch.Generator().manual_seed(seed)
-            x, more = course.spent_by(lambda x, model: anneal_starts(model, ready, x, rng))
+            x, more = course.measure_cost(lambda x, model: anneal_starts(model, ready, x, rng))
             course = replace(course, x=x)
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         tuning = self.budget.part(0.5 if space else 1.0)
@@ -199,7 +199,7 @@ class Race:
             min(sum(lap.ess for lap in laps), log_prob.numel()),
             start,
         )
-        still = zip(self.names(), unchanged(draws), strict=True)
+        still = zip(self.names(), constant_values(draws), strict=True)
         return replace(entrant, seen=seen, still={k: v for k, v in still if v is not None})
 
     def entries(self, x: torch.Tensor) -> torch.Tensor:
@@ -220,7 +220,7 @@ class Race:
         return disagreements(some, ["the log-probability", *self.names()])
 
 
-def unchanged(entries: torch.Tensor) -> list[float | None]:
+def constant_values(entries: torch.Tensor) -> list[float | None]:
     """The value of each of `entries` `[chains, draws, n]` if all draws are alike, else None.
 
     NaN if it changed within no chain but differs between them.
@@ -232,7 +232,7 @@ def unchanged(entries: torch.Tensor) -> list[float | None]:
     return [value if yes else None for value, yes in zip(values, still.tolist(), strict=True)]
 
 
-def ranked(
+def rank_entrants(
     entrants: Sequence[Entrant], unit: Unit, *, withheld: bool = False
 ) -> list[tuple[str, Entrant]]:
     """Entrants with their ranks, best first; "-" if not `rankable`, or if ranks are `withheld`."""
@@ -248,7 +248,7 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
     import pandas as pd
 
     rows = []
-    for rank, each in ranked(entrants, budget.unit, withheld=withheld):
+    for rank, each in rank_entrants(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
         row: dict[str, Any] = {"rank": rank, "sampler": each.name, "settings": settings}
         for unit in get_args(Unit):

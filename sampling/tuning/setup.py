@@ -136,16 +136,18 @@ class TuningSetup:
     x: torch.Tensor | None = None  # where all runs start; random states without it
     pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
-    def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
+    def learn_fields(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
         kernel, _ = select_kernel(sampler, self.model, engine_for_adaptation(self.engine))
-        found, spent = self.spent_by(kernel.learnt)
+        found, spent = self.measure_cost(kernel.learn_fields)
         if isinstance(kernel, MultiStepSampler) and found:  # it calls no method that is counted
             each = self.cost(with_fields(sampler, found), "evaluations")
             spent["evaluations"] = each * kernel.learning_steps / self.chains
         return found, spent
 
-    def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
+    def measure_cost(
+        self, work: Callable[[torch.Tensor, EnergyModel], Found]
+    ) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
         x, count = (
             self.draw_starts(Generator().manual_seed(0)),

@@ -45,10 +45,10 @@ def suggest(trial: Trial, sampler: Sampler, space: Space) -> dict[str, Any]:
             fields[name] = trial.suggest_int(name, **bounds)
         else:
             fields[name] = trial.suggest_float(name, **bounds)
-    return rounded(fields, space)
+    return round_fields(fields, space)
 
 
-def rounded(fields: dict[str, Any], space: Space) -> dict[str, Any]:
+def round_fields(fields: dict[str, Any], space: Space) -> dict[str, Any]:
     """Round floats to three digits, so that the measured settings are the written ones.
 
     Choices stay as they are.

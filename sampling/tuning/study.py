@@ -63,7 +63,10 @@ def join_shared_study(
     turn = FileLock(locks / "turn.lock")
     with turn:  # two processes must not create the tables of one database
         study = optuna.create_study(
-            study_name=name, storage=_opened(storage), direction=direction, load_if_exists=True
+            study_name=name,
+            storage=_open_storage(storage),
+            direction=direction,
+            load_if_exists=True,
         )
 
     def asked() -> Iterator[Trial]:
@@ -105,7 +108,7 @@ def best(study: Study, trials: int) -> FrozenTrial:
     return choose(complete(study, trials).values(), key=lambda trial: trial.values[0])
 
 
-def _opened(storage: str) -> BaseStorage:
+def _open_storage(storage: str) -> BaseStorage:
     if "://" in storage:
         return RDBStorage(storage)
     return JournalStorage(JournalFileBackend(storage))
