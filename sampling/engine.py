@@ -98,7 +98,8 @@ def _compile_fused(
     sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None, call: int
 ) -> tuple[Sampler, str, bool]:
     """The fused kernel, or the sampler, why there is none, and whether to install helps."""
-    from latticework.samplers.fused import Fused, NoCompilerError, NotFusedError
+    from latticework.samplers.fused import Fused
+    from latticework.samplers.inductor import NoCompilerError, NotFusedError
 
     why = ""
     if any(metric.wanted is None for metric in metrics):

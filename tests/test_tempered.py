@@ -154,7 +154,7 @@ def test_recorded_steps_keep_the_joint_law(kernel, name, scales, uncompiled):
 @pytest.mark.slow
 def test_fused_chains_tell_log_z(monkeypatch):
     """Blocks of two steps, compiled; the schedule is learned eagerly and the same."""
-    monkeypatch.setattr("latticework.samplers.fused.BLOCK", 2)
+    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK", 2)
     target = TARGETS["binary"]
     settings = {"steps": 600, "burn_in": 100, "chains": 8, "diagnose": False, "seed": 0}
     tempered, found = lw.Tempered(lw.GWG(), rounds=4, levels=6), {}

@@ -109,8 +109,8 @@ class Run(RenamedMethods):
         """The kernel that the run's engine chooses, for whatever runs chains in place of `sampler`.
 
         `x` is where the chains start and `steps` how many they make; without them no kernel is
-        fused. `call` is as in `select_kernel`. The record notes which engine it is, and why it is not
-        compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
+        fused. `call` is as in `select_kernel`. The record notes which engine it is, and why it is
+        not compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
         kernel.
         """
         chosen, why = select_kernel(sampler, model, self.engine, metrics, x, steps, call)
