@@ -22,8 +22,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf, isfinite, log
-from typing import Any, NamedTuple
+from math import inf, isfinite, log
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -33,7 +33,7 @@ from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import Tape, bernoulli_mask
 from latticework.models.domains import Binary, Integer
-from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
+from latticework.samplers import make_sampler
 from latticework.samplers.base import (
     Info,
     Sampler,
@@ -42,31 +42,21 @@ from latticework.samplers.base import (
     own_generator,
     require_count,
 )
-from latticework.samplers.scale import RANGE, change_of_log, with_scales
+from latticework.samplers.ladder import (
+    LADDERS,
+    LadderState,
+    by_row,
+    learn_ladder,
+    mix_rows,
+    rows_at,
+)
+from latticework.samplers.scale import with_scales
 
-LADDERS = 8  # ladders that learn the schedule
-FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
-MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
-MAX_LEVELS = 256  # of a learned schedule
 RAREST = 0.02  # probability of a value of a site in a learned base, at least
 # Predicted steps of a round trip from uniform sites, up to which no base is learned. A base of the
 # site means makes a mode of small mass rarer at b = 0: it is not tried where trips are frequent.
 MAX_TRIP_STEPS = 24
 LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
-
-
-class LadderState(NamedTuple):
-    x: Tensor  # [chains, *domain.shape], the replicas with b = 1
-    kernel: Any  # the kernel's state of all replicas, [replicas * chains, ...]
-    known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
-    level: Tensor  # [replicas, chains], the level of each replica
-    schedule: Tensor  # b of each level, float64 [levels]
-    scales: Tensor  # of the kernel at each level, float64 [levels]; [0] if all have its own
-    turn: Tensor  # 0 if the next swaps are of the pairs (0, 1), (2, 3), ..., else 1
-    up: Tensor  # log pi_(i+1)(x) - log pi_i(x) of x at level i, float64 [levels - 1, chains]
-    down: Tensor  # the other way, of x at level i + 1
-    cold: Tensor  # [replicas, chains], 1 where a replica has been at b = 1 since it left the base
-    trips: Tensor  # int64 [chains], replicas that went from the base to b = 1 and back
 
 
 @dataclass(frozen=True)
@@ -180,7 +170,7 @@ class Tempered(Sampler):
     @property
     def inner(self) -> Sampler:
         """The kernel, also where `kernel` is its name."""
-        return _sampler_of_name(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        return make_sampler(self.kernel) if isinstance(self.kernel, str) else self.kernel
 
     @property
     def uses_gradient(self) -> bool:  # type: ignore[override]
@@ -242,7 +232,7 @@ class Tempered(Sampler):
             path = self.path(model, x)
             path.move_to(torch.ones((), device=x.device))
             drawn = path.draw(count * len(x), own_generator(x.device)).to(x)
-            hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
+            hot = torch.where(by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
         return self._at(hot.view(count, *x.shape), x, schedule, model)
 
     def _at(
@@ -300,20 +290,20 @@ class Tempered(Sampler):
 
     def relocate(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
         """The replicas at b = 1 move to `x`; the others stay."""
-        rows = _rows_at(state.level, len(state.schedule) - 1)
+        rows = rows_at(state.level, len(state.schedule) - 1)
         replicas = state.kernel.x.index_copy(0, rows, x)
         moved = state._replace(x=x.clone(), kernel=state.kernel._replace(x=replicas))
         return self.refresh(moved, model)
 
     def log_prob(self, state: LadderState, model: EnergyModel) -> Tensor:
-        rows = _rows_at(state.level, len(state.schedule) - 1)
+        rows = rows_at(state.level, len(state.schedule) - 1)
         known = tuple(part.index_select(0, rows) for part in state.known)
         return self.path(model, state.x).target_log_prob(state.x, known)
 
     def step(
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
-        coldest = _rows_at(state.level, len(state.schedule) - 1)
+        coldest = rows_at(state.level, len(state.schedule) - 1)
         state, info = self.step_replicas(state, model, rng)
         parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
         return state, Info(*parts)
@@ -370,13 +360,13 @@ class Tempered(Sampler):
         after = level + above.gather(0, level).long() - below.gather(0, level).long()
         cold, trips = state.cold, state.trips
         if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
-            rows = _rows_at(level, 1)
-            _mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
+            rows = rows_at(level, 1)
+            mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
             left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
             trips = trips + (cold * left).sum(0)
             cold = cold * (1 - left)
         cold = torch.maximum(cold, (after == last).long())
-        x = kernel.x.index_select(0, _rows_at(after, last))
+        x = kernel.x.index_select(0, rows_at(after, last))
         return LadderState(
             x, kernel, known, after, schedule, state.scales, 1 - state.turn, up, down, cold, trips
         )
@@ -388,15 +378,6 @@ class Tempered(Sampler):
             raise UnsupportedModelError(self, model, needs, str(self.schedule))
         odds = None if self.log_odds is None else tuple(self.log_odds)
         return _path(model, not self.has_base, odds, x.dtype, x.device)
-
-
-@lru_cache
-def _sampler_of_name(text: str) -> Sampler:
-    name, fields = parse_sampler_call(text)
-    if name not in NAMES:
-        raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
-    kind, own = find_sampler_class(name)
-    return kind(**{**own, **fields})
 
 
 @lru_cache(maxsize=2)
@@ -411,127 +392,3 @@ def _path(
     for name, own in path.named_buffers(recurse=False):  # not those of the model
         setattr(path, name, own.to(device, dtype))
     return path
-
-
-class Learned(NamedTuple):
-    """What ladders learned, with numbers of the last round."""
-
-    state: LadderState  # with the schedule and scales
-    trip_steps: float  # predicted steps of a round trip, Syed et al. (2022), Section 3.5
-    mean: Tensor  # share of high values of each site at b = 1, [dim]; [0] if it is not binary
-
-
-def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
-    """What ladders of their own learned in all rounds: the schedule and scales.
-
-    Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
-    acceptance, and their geometric mean goes on. Ladders start at draws from b = 0, and at `x`
-    `[chains, *shape]` where all these are impossible or there is no such level.
-    """
-    rng = own_generator(x.device)
-    fixed = sampler.schedule
-    count = len(fixed) if fixed is not None else sampler.levels or FEW_LEVELS
-    schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
-    if fixed is not None:
-        schedule = schedule.new_tensor(fixed)
-    chain = torch.arange(LADDERS, device=x.device) % len(x)
-    start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
-    if sampler.has_base:
-        start = _possible_draws(sampler.path(model, x), count * LADDERS, x, rng)
-        start = start.unflatten(0, (count, LADDERS))
-    state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
-    mean = x.new_zeros(model.domain.dim if isinstance(model.domain, Binary) else 0)
-    for number in range(sampler.rounds):
-        rejected, impossible = torch.zeros_like(schedule[1:]), torch.zeros_like(schedule[1:])
-        logs, mean = torch.zeros_like(state.scales), torch.zeros_like(mean)
-        for _ in range(2**number):
-            made, level = made + 1, state.level
-            state, info = sampler.step_replicas(state, model, rng)
-            rejected += 1 - acceptance(state.up + state.down).mean(1)
-            if sampler.has_base:  # more levels would not make draws from b = 0 possible
-                impossible[0] += state.up[0].isneginf().double().mean()
-            if len(mean):
-                assert isinstance(model.domain, Binary)
-                mean = mean + (state.x == model.domain.high).to(mean).mean(0) / 2**number
-            if len(logs):
-                scales = adapt_scales(sampler, state.scales, level, info.accept_prob, made)
-                state, logs = state._replace(scales=scales), logs + scales.log()
-        trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
-        rejected = (rejected - impossible) / (2**number - impossible).clamp(min=MIN_REJECTED_SHARE)
-        barrier = float(rejected.sum())
-        scales = (logs / 2**number).exp()
-        if fixed is not None:
-            state = state._replace(scales=scales)
-            continue
-        levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
-        spaced = even_schedule(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
-        # A level takes the states of the old level with the nearest b.
-        nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
-        place = state.level.argsort(0).index_select(0, nearest)
-        chain = torch.arange(LADDERS, device=x.device)
-        hot = state.kernel.x.unflatten(0, (-1, LADDERS))[place, chain]
-        if len(scales):
-            scales = torch.cat((scales[:1], scales[1:][nearest]))
-        schedule = spaced
-        state = sampler._at(hot, state.x, schedule, model, scales)
-    return Learned(state, trip_steps, mean)
-
-
-def _possible_draws(path: AnnealedModel, count: int, x: Tensor, rng: Generator) -> Tensor:
-    """Draws from b = 0, `[count, *shape]`; possible ones take the places of the others.
-
-    A replica would stay where f is 0. If no draw is possible, the rows of `x` take all places.
-    """
-    drawn = path.draw(count, rng).to(x)
-    path.move_to(torch.ones((), device=x.device))
-    possible = path.log_prob(drawn).isfinite()
-    others = drawn[possible] if possible.any() else x
-    number = torch.arange(int((~possible).sum()), device=x.device)
-    drawn[~possible] = others[number % len(others)]
-    return drawn
-
-
-def adapt_scales(
-    sampler: Tempered, scales: Tensor, level: Tensor, accepted: Tensor, made: int
-) -> Tensor:
-    """`scales` after step `made`, in which replicas at `level` accepted with these probabilities.
-
-    A scale stays within a factor of `RANGE` of the kernel's own.
-    """
-    assert sampler.acceptance is not None
-    own = getattr(sampler.inner, str(sampler.inner.scale))
-    share = accepted.double().view_as(level).gather(0, level.argsort(0)).mean(1)
-    changed = scales.clone()
-    changed[-len(level) :] *= change_of_log(made, share, sampler.acceptance).exp()
-    return changed.clamp_(own / RANGE, own * RANGE)
-
-
-def even_schedule(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:
-    """`levels` points from end to end of `schedule` that divide it into equal sums of `rejected`.
-
-    By linear interpolation of the cumulative rejection, `rejected` `[len(schedule) - 1]`.
-    """
-    total = pad(rejected.cumsum(0), (1, 0))
-    goal = torch.linspace(0, 1, levels, dtype=total.dtype, device=total.device) * total[-1]
-    left = torch.searchsorted(total, goal, right=True).sub_(1).clamp_(0, len(rejected) - 1)
-    part = (goal - total[left]) / rejected[left]
-    even = torch.lerp(schedule[left], schedule[left + 1], part)
-    even[0], even[-1] = schedule[0], schedule[-1]
-    return even
-
-
-def _rows_at(level: Tensor, of: int) -> Tensor:
-    """The rows of the replicas that are at level `of`, one a chain."""
-    replicas, chains = (level == of).long().argmax(0), level.shape[1]
-    return replicas * chains + torch.arange(chains, device=level.device)
-
-
-def _by_row(chosen: Tensor, like: Tensor) -> Tensor:
-    return chosen.view(-1, *[1] * (like.ndim - 1))
-
-
-def _mix_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> None:
-    """Overwrite row `rows[c]` of `values` by row c of `other` where `chosen[c]`."""
-    for old, new in zip(values, other, strict=True):
-        mixed = torch.where(_by_row(chosen, new), new, old.index_select(0, rows))
-        old.index_copy_(0, rows, mixed)

@@ -31,7 +31,7 @@ from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.checks import check_start
 from latticework.samplers.fused import Fused
-from latticework.samplers.tempered import even_schedule
+from latticework.samplers.ladder import even_schedule
 from latticework.sampling.chain import capture, require_whole_blocks
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.intervals import t_half_width

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.samplers.tempered import LadderState
+from latticework.samplers.ladder import LadderState
 from latticework.sampling.diagnostics import Convergence, round_noise, verdict
 from latticework.sampling.intervals import t_half_width
 

@@ -16,8 +16,9 @@ from latticework.models.domains import Domain
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.fused import Fused
+from latticework.samplers.ladder import LadderState
 from latticework.samplers.sums import MultiStepSampler, SumRequest
-from latticework.samplers.tempered import LadderState, Tempered
+from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import (
     OPTIMAL,
     AcceptanceControl,

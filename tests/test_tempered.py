@@ -24,14 +24,14 @@ from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.fused import Fused
-from latticework.samplers.scale import with_scales
-from latticework.samplers.tempered import (
+from latticework.samplers.ladder import (
     LADDERS,
     MAX_LEVELS,
     LadderState,
     even_schedule,
     learn_ladder,
 )
+from latticework.samplers.scale import with_scales
 from latticework.sampling import ladder_estimates
 from latticework.sampling.diagnostics import Convergence
 from latticework.sampling.ladder_estimates import Ladders, LogZ, bennett, estimate, levels_of
@@ -530,7 +530,7 @@ def test_impossible_states_are_no_reason_for_more_levels(sites, recwarn):
 
 
 def test_the_number_of_learned_levels_is_bounded(monkeypatch):
-    monkeypatch.setattr("latticework.samplers.tempered.MAX_LEVELS", 8)
+    monkeypatch.setattr("latticework.samplers.ladder.MAX_LEVELS", 8)
     assert MAX_LEVELS > 100
     model = lw.Lattice((30,), 0.0, 3.0)
     found = learn_ladder(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state

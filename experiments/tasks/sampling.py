@@ -23,7 +23,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, ensure_trained, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.tempered import LadderState
+from latticework.samplers.ladder import LadderState
 from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat

@@ -36,8 +36,9 @@ from latticework.samplers.compiled.compiled_sampler import (
 from latticework.samplers.compiled.jit import reordered
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.sweep_potts import potts_values
+from latticework.samplers.ladder import LadderState
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
-from latticework.samplers.tempered import LadderState, Tempered
+from latticework.samplers.tempered import Tempered
 
 
 class LevelStates(NamedTuple):
