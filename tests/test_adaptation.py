@@ -15,7 +15,7 @@ from latticework.experiments import CONF
 from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, run_adaptation
 from latticework.sampling.chain import Chain
 from latticework.sampling.loop_state import to_checkpoint
-from latticework.sampling.sample import rule_of
+from latticework.sampling.sample_arguments import rule_of
 from workshop.samplers_table import names
 
 

@@ -30,6 +30,7 @@ from latticework.sampling.diagnostics import (
     round_noise,
     verdict,
 )
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
     MMD,
@@ -44,7 +45,6 @@ from latticework.sampling.metrics import (
     mmd_squared,
     second_half,
 )
-from latticework.sampling.sample import ChainAcceptance
 
 EVERY = SumRequest(changed=True)
 

@@ -22,8 +22,8 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.diagnostics import largest_r_hat
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.metrics import Reference
-from latticework.sampling.sample import ChainAcceptance
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.setup import (
     MAX_DRAWS,

@@ -18,7 +18,7 @@ from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
 from latticework.sampling.checking.targets import Target, require_listable, targets_for
 from latticework.sampling.devices import device_of
-from latticework.sampling.sample import sampler_of
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import (
     States,

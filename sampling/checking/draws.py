@@ -27,11 +27,13 @@ from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.diagnostics import largest_r_hat, quantities
+from latticework.sampling.drawing import METRICS
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.exact import distribution, few_states
 from latticework.sampling.metrics import kernel
 from latticework.sampling.naming import short_repr
-from latticework.sampling.sample import METRICS, sample, sampler_of
+from latticework.sampling.sample import sample
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
 

@@ -27,7 +27,7 @@ from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.intervals import Interval, geometric_interval
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.naming import short_repr
-from latticework.sampling.sample import sampler_of
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import States, as_model, check_target, why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements

@@ -24,10 +24,11 @@ from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import Engine, engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
 from latticework.sampling.result import SampleResult
-from latticework.sampling.sample import ChainAcceptance, sample
+from latticework.sampling.sample import sample
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.tuning.space import Space, suggest, with_fields
 from latticework.sampling.tuning.study import new_local_study
