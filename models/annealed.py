@@ -1,28 +1,24 @@
-"""Paths of targets for annealed importance sampling and tempering, from independent sites on.
+"""Geometric paths of targets for annealed importance sampling and tempering.
 
-    GeometricPath   log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
-    ScaledRBM       the RBM with weights beta W, hidden biases beta c and visible biases
-                    beta b + (1 - beta) b0
+    log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
 
-The first path is that of R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001;
-the second that of R. Salakhutdinov and I. Murray, "On the quantitative analysis of deep belief
-networks", ICML 2008, Section 4.1. It is an RBM at every beta, so block Gibbs can sample it. Sites
-are independent under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
+R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001. Sites are independent
+under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from latticework.models.base import HARD, AnnealedModel, Cache, EnergyModel
-from latticework.models.distributions import bernoulli, softplus_sum
+from latticework.models.distributions import bernoulli
 from latticework.models.domains import Binary, Categorical
 from latticework.models.forms import IMPOSSIBLE
-from latticework.models.rbm import RBM
+from latticework.moved import offer_moved_names
 
 MAX_PRICE = 1e5  # nats of a zero at b = 1, where exp(-MAX_PRICE) is 0 in double precision
 
@@ -46,7 +42,7 @@ class GeometricPath(AnnealedModel):
         super().__init__()
         self.model, self.domain = model, model.domain
         zeros = torch.zeros(model.domain.shape), torch.zeros(())
-        field, constant = zeros if powers else _base(model, log_odds)
+        field, constant = zeros if powers else base_field(model, log_odds)
         self.register_buffer("beta", torch.zeros(()))
         self.register_buffer("field", field)  # the gradient of log p0, [*shape]
         self.register_buffer("constant", constant)
@@ -86,9 +82,9 @@ class GeometricPath(AnnealedModel):
             return x.clone(), self._difference(x, self.model.log_prob(x))
         (new,) = self._evaluations
         old = new if self._here is None else self._here[1]
-        moved, stayed = _same_rows(x, new[0]), _same_rows(x, old[0])
+        moved, stayed = same_rows(x, new[0]), same_rows(x, old[0])
         difference = torch.where(moved, new[1], old[1].where(moved | stayed, torch.nan))
-        rest = (_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
+        rest = (pick_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
         return x.clone(), difference, *rest
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
@@ -297,128 +293,7 @@ class SoftenedPath(GeometricPath):
         return super().site_log_probs(x, cache, site)
 
 
-class ScaledRBM(RBM, AnnealedModel):
-    """From independent visible units with `log_odds` b0 `[visible]` to the RBM `model`.
-
-    All parameters depend on beta, so the methods of an RBM work at every beta, also at one for each
-    chain. `know` returns W'x + c and (b - b0)'x of the model. Raises ValueError unless `model` is
-    an RBM.
-    """
-
-    model: RBM
-    beta: Tensor
-    start_bias: Tensor
-    weight: Any  # tensors, and no parameters as those of an RBM
-    visible_bias: Any
-    hidden_bias: Any
-
-    def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
-        EnergyModel.__init__(self)
-        if not isinstance(model, RBM):
-            raise ValueError(f"ScaledRBM anneals an RBM, got {type(model).__name__}")
-        self.model, self.domain, self.offset = model, model.domain, model.offset
-        start = _base(model, log_odds)[0].to(model.visible_bias)
-        self.register_buffer("beta", torch.zeros_like(start[0]))
-        self.register_buffer("start_bias", start)  # b0
-        self.register_buffer("weight", torch.zeros_like(model.weight))
-        self.register_buffer("visible_bias", start.clone())
-        self.register_buffer("hidden_bias", torch.zeros_like(model.hidden_bias))
-        self._here: tuple[Tensor, Cache] | None = None
-        self._attempts: list[tuple[Tensor, Tensor]] = []  # x and W'x + c, if chains differ in beta
-
-    def draw(self, chains: int, rng: Generator) -> Tensor:
-        return bernoulli(self.start_bias.expand(chains, -1), rng)
-
-    def log_z_start(self) -> Tensor:
-        """Log normaliser of the visible units, plus log 2 for each hidden unit."""
-        hidden = softplus(torch.zeros_like(self.hidden_bias, dtype=torch.float64))
-        return softplus(self.start_bias.double()).sum() + hidden.sum()
-
-    def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
-        if beta.ndim:  # W and c are those of the model, and multiplied where they are used
-            self.beta, own = beta.to(self.start_bias), self.model
-            self.weight, self.hidden_bias = own.weight.data, own.hidden_bias.data
-            column = self.beta.unsqueeze(-1)
-            self.visible_bias = torch.lerp(self.start_bias, own.visible_bias, column)
-        else:
-            if self.beta.ndim:
-                self.beta, self.visible_bias = torch.zeros_like(beta), self.start_bias.clone()
-                self.weight = torch.zeros_like(self.weight)
-                self.hidden_bias = torch.zeros_like(self.hidden_bias)
-            self.beta.copy_(beta)
-            torch.mul(self.model.weight, self.beta, out=self.weight)
-            torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
-            torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
-        self.forget()
-        self._here = None if x is None else (x, known)
-
-    def forget(self) -> None:
-        self._here, self._attempts = None, []
-
-    def know(self, x: Tensor) -> Cache:
-        linear = x @ (self.model.visible_bias - self.start_bias) + self.offset
-        if not self.beta.ndim or self._here is None or len(self._attempts) != 1:
-            return self.model.path_inputs(x), linear
-        ((new, inputs),) = self._attempts  # a proposal, which chains took or not
-        return _rows(_same_rows(x, new), inputs, self._here[1][0]), linear
-
-    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
-        inputs, linear = known
-        then = beta.to(inputs).unsqueeze(-1)
-        change = softplus(inputs * then).sub_(softplus(inputs * self.beta.unsqueeze(-1)))
-        return change.sum(-1, dtype=torch.float64) + (beta.double() - self.beta) * linear
-
-    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
-        return softplus_sum(known[0]) + known[1] + x @ self.start_bias
-
-    def hidden_inputs(self, x: Tensor) -> Tensor:
-        if self._here is not None and self._here[0] is x:
-            return self._here[1][0] * self.beta.unsqueeze(-1)
-        if not self.beta.ndim:
-            return super().hidden_inputs(x)
-        inputs = self.model.path_inputs(x)
-        self._attempts = [*self._attempts[-1:], (x.clone(), inputs)]
-        return self.scale_changes(inputs)
-
-    def visible_inputs(self, h: Tensor) -> Tensor:
-        if not self.beta.ndim:
-            return super().visible_inputs(h)
-        return self.scale_changes(h @ self.weight.T).add_(self.visible_bias)
-
-    def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
-        if not self.beta.ndim:
-            return super().linear(x, sites)
-        bias = self.visible_bias if sites is None else self.biases(sites)
-        return (x * _by_row(bias, x)).sum(-1)
-
-    def scale_changes(self, change: Tensor) -> Tensor:
-        return change * _by_row(self.beta, change) if self.beta.ndim else change
-
-    def constant(self) -> Tensor | float:
-        return self.offset * self.beta if self.offset else 0.0
-
-    def biases(self, sites: Tensor) -> Tensor:
-        return self.visible_bias.index_select(-1, sites)
-
-
-def path_of(
-    model: EnergyModel, log_odds: Tensor | None = None, *, powers: bool = False
-) -> GeometricPath | ScaledRBM:
-    """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
-
-    Zeros that the model knows of are softened.
-
-    It begins at independent sites with `log_odds` `[dim]`, or uniform ones. `powers`: from no
-    proper law, so that log pi_beta is beta log f.
-    """
-    if isinstance(model, RBM):
-        return ScaledRBM(model, log_odds)
-    if (softened := model.soften()) is not None:
-        return SoftenedPath(model, softened, log_odds, powers=powers)
-    return GeometricPath(model, log_odds, powers=powers)
-
-
-def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
+def base_field(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     """`field` `[*shape]` and `constant` (scalar) of log p0(x) = field'x + constant."""
     domain = model.domain
     if log_odds is None:
@@ -456,16 +331,20 @@ def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
     return values + HARD * zeros, zeros
 
 
-def _by_row(values: Tensor, like: Tensor) -> Tensor:
+def expand_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `[rows]` or `[rows, units]`, to multiply `like` `[rows, ..., units]`."""
     if values.ndim == 1:
         return values.view(-1, *[1] * (like.ndim - 1))
     return values.view(len(values), *[1] * (like.ndim - 2), -1)
 
 
-def _same_rows(x: Tensor, y: Tensor) -> Tensor:
+def same_rows(x: Tensor, y: Tensor) -> Tensor:
     return (x == y).flatten(1).all(-1)
 
 
-def _rows(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def pick_rows(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import Cache, Predictor
+from latticework.models.abilities import Predictor
+from latticework.models.base import Cache
 from latticework.models.constant_columns import Columns, product
 from latticework.models.domains import Binary, one_hot
 

@@ -13,34 +13,22 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.base import (
-    HARD,
-    Cache,
-    EnergyModel,
-    NotDifferentiableError,
-    SupportTable,
-)
+from latticework.models.base import HARD, Cache, EnergyModel, NotDifferentiableError, SupportTable
 from latticework.models.domains import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
+from latticework.models.tables import Factor, kind_of, variable_sizes
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence, Known
+    from latticework.models.evidence import Evidence, Known
 
 PADDING = 4  # places of a table of each site's factors for one that is taken, at most
-
-
-class Factor(NamedTuple):
-    """The logarithm of a table over the variables of a scope; log 0 is -inf."""
-
-    scope: tuple[int, ...]
-    log: NDArray[np.float64]  # an axis a variable
 
 
 class Factors(EnergyModel):
@@ -73,14 +61,14 @@ class Factors(EnergyModel):
         found = [
             Factor(tuple(map(int, scope)), np.asarray(log, np.float64)) for scope, log in factors
         ]
-        self.sizes = _sizes(found, sites)
+        self.sizes = variable_sizes(found, sites)
         sites, values = len(self.sizes), set(self.sizes)
         self.domain: Domain
         if len(values) > 1:
             self.domain = Mixed(self.sizes)
         else:
             self.domain = Binary(sites) if values == {2} else Categorical(sites, values.pop())
-        self.factors = sorted(found, key=_kind)
+        self.factors = sorted(found, key=kind_of)
         self.names = None if names is None else tuple(names)
         if self.names is not None and len(set(self.names)) != sites:
             raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
@@ -108,7 +96,7 @@ class Factors(EnergyModel):
         pairs = np.array([pair for each in places for pair in each], np.int64).reshape(-1, 2)
         logs = [log.ravel() for _, log in self.factors]
         self._groups: list[tuple[int, int, tuple[int, ...]]] = []  # first factor, number, shape
-        for _, group in groupby(range(len(self.factors)), lambda f: _kind(self.factors[f])):
+        for _, group in groupby(range(len(self.factors)), lambda f: kind_of(self.factors[f])):
             members = list(group)
             self._groups.append((members[0], len(members), self.factors[members[0]].log.shape))
         for name, array in {
@@ -378,46 +366,3 @@ def _require_complete(network: Any) -> None:
             f"pgmpy refuses this {type(network).__name__}: it has no variables, or its tables do "
             "not fit them"
         )
-
-
-def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:
-    """Factors of one kind are evaluated together."""
-    return len(factor.scope), factor.log.shape
-
-
-def _sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The number of values of each variable. Raises ValueError unless the tables fit them."""
-    every = [site for scope, _ in factors for site in scope]
-    told, count = None, max(every, default=-1) + 1
-    if isinstance(sites, Sequence):
-        told = tuple(map(int, sites))
-    elif sites is not None:
-        count = sites
-    count = count if told is None else len(told)
-    if (not every and told is None) or any(not 0 <= site < count for site in every):
-        raise ValueError(
-            f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
-        )
-    for scope, log in factors:
-        if len(set(scope)) != len(scope) or log.ndim != len(scope):
-            raise ValueError(
-                f"a table must have an axis for each variable of its scope, each once, got the "
-                f"scope {scope} and the shape {log.shape}"
-            )
-        if np.isnan(log).any() or (log == math.inf).any():
-            raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
-    found = dict(enumerate(told or ()))
-    for scope, log in factors:
-        for site, size in zip(scope, log.shape, strict=True):
-            if found.setdefault(site, size) != size or size < 2:
-                raise ValueError(
-                    f"variable {site} has {found[site]} values, got a table of {size} for it; all "
-                    "its tables must have the same number, two or more"
-                )
-    free = [site for site in range(count) if site not in found]
-    if free and len(set(found.values())) > 1:
-        raise ValueError(
-            f"no table tells the number of values of variable {free[0]}; give sites=[2, 3, ..], "
-            "those of all variables"
-        )
-    return tuple(found.get(site, next(iter(found.values()))) for site in range(count))

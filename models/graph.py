@@ -24,10 +24,10 @@ from torch import Tensor
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
 from latticework.models.forms import GraphForm, array
-from latticework.models.ising import pattern_log_probs, spins_of
+from latticework.models.spins import pattern_log_probs, spins_of
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence
+    from latticework.models.evidence import Evidence
 
 _compressed = partial(torch.sparse_csr_tensor, check_invariants=False)
 with warnings.catch_warnings(action="ignore"):  # PyTorch says once that such tensors are in beta

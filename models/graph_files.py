@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from latticework.models.factors import Factor, Factors
+from latticework.models.factors import Factors
 from latticework.models.graph import Graph
+from latticework.models.tables import Factor
 
 
 def graph(

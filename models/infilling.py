@@ -24,7 +24,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from latticework.models.base import Cache, EnergyModel, FillsBlanks
+from latticework.models.abilities import FillsBlanks
+from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Categorical
 from latticework.models.masked_lm import MASK, MaskedLM
 

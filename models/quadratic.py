@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel, NearQuadratic
+from latticework.models.abilities import NearQuadratic
+from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice

@@ -23,7 +23,7 @@ from latticework.models.forms import RBMForm, array
 from latticework.models.matmul import affine
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence
+    from latticework.models.evidence import Evidence
 
 
 class RBM(EnergyModel):

@@ -29,10 +29,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import Tape, bernoulli_mask
 from latticework.models.domains import Binary, Integer
+from latticework.models.paths import path_of
 from latticework.samplers import make_sampler
 from latticework.samplers.base import (
     Info,

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.abilities import DataModel
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
 # Methods that evaluate the whole model, and methods that evaluate a few sites.

@@ -87,7 +87,7 @@ def sum_all_states(model: EnergyModel) -> Exact:
         return model.log_prob(x), x.flatten(1).double()
 
     condition = ""
-    if "evidence" in dict(model.named_children()):
+    if model.is_conditioned:
         condition = " given the known values, so the evidence is impossible"
     found = _sum_states(domain, evaluate, prod(domain.shape), condition)
     return Exact(found.log_z, found.mean.view(domain.shape))

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.models.base import EnergyModel, SupportTable
-from latticework.models.conditioned import Conditioned, WithOnes, value_numbers
+from latticework.models.conditioned import Conditioned, WithOnes
 from latticework.models.domains import Binary, Categorical, Mixed, Subset
+from latticework.models.evidence import value_numbers
 
 FAILURES_OF_A_RESTART = 50  # times Luby's sequence 1, 1, 2, 1, 1, 2, 4, ...
 MAX_FAILURES = 20_000  # of the search for one state

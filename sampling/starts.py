@@ -10,9 +10,10 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.models import distributions
-from latticework.models.annealed import path_of
-from latticework.models.base import CarriesRates, DataModel, EnergyModel
+from latticework.models.abilities import CarriesRates, DataModel
+from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain, Mixed, Ordinal, one_hot
+from latticework.models.paths import path_of
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.checks import check_start, refusing_training
 from latticework.sampling.possible import NoStateError, Search, constraints_of

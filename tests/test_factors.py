@@ -12,7 +12,7 @@ from plain import agree
 from torch import Generator
 
 import latticework as lw
-from latticework.models.factors import Factor
+from latticework.models.tables import Factor
 
 
 def network(values: int | list[int], sites: int, scopes: list[tuple[int, ...]]) -> lw.Factors:

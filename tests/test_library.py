@@ -13,7 +13,7 @@ from documented import ROOT
 
 import latticework
 from latticework.models.base import EnergyModel
-from latticework.moved import RenamedMethods, take_old_methods
+from latticework.moved import PLACES, RenamedMethods, take_old_methods
 from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.skeleton import Skeleton
 
@@ -140,6 +140,16 @@ def test_names_that_moved_work_with_a_warning():
     with pytest.warns(DeprecationWarning, match="import it from latticework.sampling.chain"):
         moved = latticework.Poisoned
     assert moved is importlib.import_module("latticework.sampling.chain").Poisoned
+
+
+@pytest.mark.parametrize("module", PLACES)
+def test_names_that_left_a_module_work_there_with_a_warning(module):
+    for name, place in PLACES[module].items():
+        with pytest.warns(DeprecationWarning, match=f"{name} moved to {place}"):
+            old = getattr(importlib.import_module(module), name)
+        assert old is getattr(importlib.import_module(place), name)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        importlib.import_module(module).no_such_name  # noqa: B018
 
 
 def renamed_classes() -> list[type]:

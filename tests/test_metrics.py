@@ -33,7 +33,6 @@ from latticework.sampling.diagnostics import (
 from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
-    MMD,
     Acceptance,
     Changed,
     EnsembleError,
@@ -42,9 +41,9 @@ from latticework.sampling.metrics import (
     Reference,
     Steps,
     Trace,
-    mmd_squared,
     second_half,
 )
+from latticework.sampling.mmd import MMD, mmd_squared
 
 EVERY = SumRequest(changed=True)
 

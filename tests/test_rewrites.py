@@ -17,9 +17,10 @@ from torch import Tensor
 
 import latticework as lw
 from latticework.models import base, conditioned
-from latticework.models.annealed import GeometricPath, path_of
+from latticework.models.annealed import GeometricPath
 from latticework.models.forms import IMPOSSIBLE, change, temper_form
 from latticework.models.graph_files import read_graph
+from latticework.models.paths import path_of
 from latticework.sampling.exact import exact
 
 LEFT_OUT = ("integers", "naturals")  # infinitely many states

@@ -19,7 +19,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments.records.record import load_all
-from latticework.models.annealed import path_of
+from latticework.models.paths import path_of
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel

@@ -20,7 +20,7 @@ from torch import Generator
 
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel
-from latticework.models.ising import erdos_renyi
+from latticework.models.dense_ising import erdos_renyi
 from latticework.samplers.base import Sampler
 from latticework.samplers.gwg import GWG
 from latticework.samplers.tempered import Tempered

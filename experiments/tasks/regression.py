@@ -18,7 +18,7 @@ from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
-from latticework.models.base import Predictor
+from latticework.models.abilities import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
 from latticework.sampling.diagnostics import FEWEST, convergence

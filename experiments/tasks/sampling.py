@@ -32,7 +32,8 @@ from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import exact_if_cheap
 from latticework.sampling.ladder_estimates import Ladders, Levels, levels_of
 from latticework.sampling.loop_state import LoopState
-from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
+from latticework.sampling.metrics import Metric, Reference, Trace
+from latticework.sampling.mmd import mmd_squared
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {

@@ -27,7 +27,7 @@ from latticework.experiments.records.estimates import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
-from latticework.models.base import FillsBlanks
+from latticework.models.abilities import FillsBlanks
 from latticework.models.distributions import draw_categorical, softmax_weights
 from latticework.models.domains import one_hot
 from latticework.samplers.base import Sampler

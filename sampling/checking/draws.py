@@ -30,7 +30,7 @@ from latticework.sampling.diagnostics import largest_r_hat, quantities
 from latticework.sampling.drawing import METRICS
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.exact import distribution, few_states
-from latticework.sampling.metrics import kernel
+from latticework.sampling.mmd import kernel
 from latticework.sampling.naming import short_repr
 from latticework.sampling.sample import sample
 from latticework.sampling.sample_arguments import sampler_of

@@ -1,7 +1,7 @@
 """Modules, names and methods that moved: the old ones work with a warning for a release."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -19,6 +19,41 @@ NAMES = {  # of the modules above
     "noted": "fact_number",
     "readings": "last_readings",
 }
+
+# Names that moved from modules that are still there, which end with `offer_moved_names`.
+PLACES = {
+    "latticework.models.annealed": {
+        "ScaledRBM": "latticework.models.scaled_rbm",
+        "path_of": "latticework.models.paths",
+    },
+    "latticework.models.base": {
+        "CarriesRates": "latticework.models.abilities",
+        "DataModel": "latticework.models.abilities",
+        "FillsBlanks": "latticework.models.abilities",
+        "NearQuadratic": "latticework.models.abilities",
+        "Predictor": "latticework.models.abilities",
+    },
+    "latticework.models.ising": {
+        "DenseIsing": "latticework.models.dense_ising",
+        "LearnedIsing": "latticework.models.dense_ising",
+        "erdos_renyi": "latticework.models.dense_ising",
+        "sherrington_kirkpatrick": "latticework.models.dense_ising",
+    },
+    "latticework.sampling.metrics": {"MMD": "latticework.sampling.mmd"},
+}
+
+
+def offer_moved_names(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module some of whose names have moved."""
+
+    def find_name(name: str) -> Any:
+        if name not in PLACES[module]:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place = PLACES[module][name]
+        warnings.warn(f"{module}.{name} moved to {place}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(place), name)
+
+    return find_name
 
 
 class MovedModules(MetaPathFinder, Loader):

@@ -1,0 +1,61 @@
+"""Tables over a few variables: the factors of `Factors`, and their sizes."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    pass
+
+
+class Factor(NamedTuple):
+    """The logarithm of a table over the variables of a scope; log 0 is -inf."""
+
+    scope: tuple[int, ...]
+    log: NDArray[np.float64]  # an axis a variable
+
+
+def kind_of(factor: Factor) -> tuple[int, tuple[int, ...]]:
+    """Factors of one kind are evaluated together."""
+    return len(factor.scope), factor.log.shape
+
+
+def variable_sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The number of values of each variable. Raises ValueError unless the tables fit them."""
+    every = [site for scope, _ in factors for site in scope]
+    told, count = None, max(every, default=-1) + 1
+    if isinstance(sites, Sequence):
+        told = tuple(map(int, sites))
+    elif sites is not None:
+        count = sites
+    count = count if told is None else len(told)
+    if (not every and told is None) or any(not 0 <= site < count for site in every):
+        raise ValueError(
+            f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
+        )
+    for scope, log in factors:
+        if len(set(scope)) != len(scope) or log.ndim != len(scope):
+            raise ValueError(
+                f"a table must have an axis for each variable of its scope, each once, got the "
+                f"scope {scope} and the shape {log.shape}"
+            )
+        if np.isnan(log).any() or (log == math.inf).any():
+            raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
+    found = dict(enumerate(told or ()))
+    for scope, log in factors:
+        for site, size in zip(scope, log.shape, strict=True):
+            if found.setdefault(site, size) != size or size < 2:
+                raise ValueError(
+                    f"variable {site} has {found[site]} values, got a table of {size} for it; all "
+                    "its tables must have the same number, two or more"
+                )
+    free = [site for site in range(count) if site not in found]
+    if free and len(set(found.values())) > 1:
+        raise ValueError(
+            f"no table tells the number of values of variable {free[0]}; give sites=[2, 3, ..], "
+            "those of all variables"
+        )
+    return tuple(found.get(site, next(iter(found.values()))) for site in range(count))
