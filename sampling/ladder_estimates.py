@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.samplers.ladder import LadderState
-from latticework.sampling.diagnostics import Convergence, round_noise, verdict
+from latticework.sampling.diagnostics import round_noise
 from latticework.sampling.intervals import t_half_width
+from latticework.sampling.verdict import Convergence, verdict
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state

@@ -15,26 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.domains import (
-    Binary,
-    Categorical,
-    Domain,
-    Integer,
-    Mixed,
-    Ordinal,
-    Subset,
-)
+from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import AdaptationResult
-from latticework.sampling.diagnostics import (
-    Convergence,
-    entry_name,
-    quantities,
-    round_noise,
-    verdict,
-)
+from latticework.sampling.diagnostics import quantities, round_noise
 from latticework.sampling.ladder_estimates import Ladders, LogZ
 from latticework.sampling.naming import as_text, from_text, short_repr
+from latticework.sampling.verdict import Convergence, entry_name, verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,6 +13,7 @@ import latticework as lw
 from latticework.models.domains import Binary, Categorical
 from latticework.models.ising import Lattice
 from latticework.sampling.checking import draws as checked
+from latticework.sampling.checking import permutation
 from latticework.sampling.exact import distribution
 from latticework.sampling.targets import load_target
 from latticework.scripts import check
@@ -119,8 +120,8 @@ def test_a_reference_that_takes_long_is_told_beforehand(monkeypatch):
 def test_pairs_are_of_different_sites(sites):
     """All pairs of few sites; of many sites as many as are compared, without a list of all."""
     codes = torch.randint(2, (3, sites), generator=torch.Generator().manual_seed(0))
-    equal, names = checked._pairs(codes, torch.Generator().manual_seed(0))
-    assert len(names) == min(checked.PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
+    equal, names = permutation._pairs(codes, torch.Generator().manual_seed(0))
+    assert len(names) == min(permutation.PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
     for name, column in zip(names, equal.T, strict=True):
         first, second = map(int, re.findall(r"x\[(\d+)\]", name))
         assert first < second < sites

@@ -23,13 +23,7 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.diagnostics import (
-    convergence,
-    largest_r_hat,
-    quantities,
-    round_noise,
-    verdict,
-)
+from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, round_noise
 from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
@@ -44,6 +38,7 @@ from latticework.sampling.metrics import (
     second_half,
 )
 from latticework.sampling.mmd import MMD, mmd_squared
+from latticework.sampling.verdict import verdict
 
 EVERY = SumRequest(changed=True)
 

@@ -33,8 +33,8 @@ from latticework.samplers.ladder import (
 )
 from latticework.samplers.scale import with_scales
 from latticework.sampling import ladder_estimates
-from latticework.sampling.diagnostics import Convergence
 from latticework.sampling.ladder_estimates import Ladders, LogZ, bennett, estimate, levels_of
+from latticework.sampling.verdict import Convergence
 from workshop.interval_coverage import coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")

@@ -9,15 +9,10 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.all_sites_lattice import (
-    AllSitesLatticeTwin,
-    Tables,
-    gains_of,
-    joined,
-    tables_of,
-)
+from latticework.samplers.compiled.all_sites_lattice import AllSitesLatticeTwin
 from latticework.samplers.compiled.compiled_sampler import Keys, Sums
 from latticework.samplers.compiled.langevin import scales
+from latticework.samplers.compiled.lattice_tables import Tables, gains_of, join_rows, tables_of
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
 from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
@@ -101,7 +96,7 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
         for step, balance in cycle:
             logits = balance * gains - 0.5 / step
             rows.append(tables_of(form.kind, logits, logits - gains / 2))
-        return joined(rows)
+        return join_rows(rows)
 
     def run(self, state: CyclePosition, form: LatticeForm, keys: Keys, sums: Sums) -> CyclePosition:
         self.flip(state.x.numpy(), form, int(state.phase), keys, sums)
