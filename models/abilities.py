@@ -1,4 +1,4 @@
-"""What models may offer besides their log-probability: data in rows, predictions, rates, blanks."""
+"""Abilities of models besides their log-probability: data in rows, predictions, rates, blanks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence

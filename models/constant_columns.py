@@ -114,7 +114,7 @@ def few_deviations(inputs: Tensor) -> Tensor | None:
 
 
 def indices(mask: Tensor) -> Tensor:
-    """Where `mask` is true. A step indexes by numbers: by a mask, it would read the host."""
+    """Indices at which `mask` is true: to index by a mask would read the host."""
     return mask.nonzero().squeeze(1)
 
 

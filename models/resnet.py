@@ -177,7 +177,7 @@ def input_gradient(layer: nn.Conv2d, by_output: Tensor, like: Tensor) -> Tensor:
 
 
 def patches(images: Tensor) -> Tensor:
-    """What each site of the first block sees of the images, `[n, rows, h * w]`.
+    """The pixels that each site of the first block sees, `[n, rows, h * w]`.
 
     The compositions of the first convolution with those of the first block are a 5x5 and a 3x3
     convolution, both with stride 2. The first rows are the pixels under the 5x5 kernel, followed by

@@ -1,4 +1,4 @@
-"""What must hold where chains begin. Checked once, by `Sampler.init`, and never inside a step."""
+"""Checks of the states where chains begin, made once by `Sampler.init`, never in a step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -192,7 +192,7 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
 
 
 def _advice(x: Tensor, said: str = "") -> str:
-    """What to do where a target could not read `x`; `said` is its error. "" if nothing is known."""
+    """Advice for a target that could not read `x`; `said` is its error. "" if nothing is known."""
     if any(word in said for word in ("numpy", "axis")):
         return f"; {BY_NUMPY}"
     if x.ndim < 3:

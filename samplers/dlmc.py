@@ -30,7 +30,7 @@ from latticework.samplers.scale import by_chain, logarithm
 
 @dataclass(frozen=True)
 class _Jumps(AllSites):
-    """What both forms share. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
+    """Base of both forms. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
 
     scale = "time"
     scale_by_chain = True

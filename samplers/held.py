@@ -1,4 +1,4 @@
-"""What the evaluation of a target reads besides parameters and buffers, as Python holds it now.
+"""Python values that the evaluation of a target reads besides parameters and buffers.
 
 Compiled code keeps the Python numbers of a function, and reads the tensors that it named when it
 was recorded. If the function gets another number or another tensor, the code is of an old target.
@@ -17,7 +17,7 @@ MOST = 10_000  # things that are looked at
 
 
 def reachable_values(target: Any) -> tuple[Hashable, ...]:
-    """What `target` can reach, in a fixed order: plain values, and identities of tensors.
+    """Values that `target` can reach, in a fixed order: plain values, and identities of tensors.
 
     It looks into closures, defaults, globals that are named, attributes and containers. Equal
     results mean that a function computes as before, unless it keeps its state elsewhere.
@@ -38,7 +38,7 @@ def reachable_values(target: Any) -> tuple[Hashable, ...]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a value holds."""
+    """The parts of a value."""
     if isinstance(value, list | tuple | set | frozenset):
         yield from value
     elif isinstance(value, dict):

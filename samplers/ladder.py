@@ -1,4 +1,4 @@
-"""What the ladders of `Tempered` learn before the first step: the schedule of b, and scales."""
+"""Learning before the first step of `Tempered`: the schedule of b, and scales."""
 
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +36,7 @@ class LadderState(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What ladders learned, with numbers of the last round."""
+    """Result of learning, with numbers of the last round."""
 
     state: LadderState  # with the schedule and scales
     trip_steps: float  # predicted steps of a round trip, Syed et al. (2022), Section 3.5
@@ -44,7 +44,7 @@ class Learned(NamedTuple):
 
 
 def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
-    """What ladders of their own learned in all rounds: the schedule and scales.
+    """Learn the schedule and scales in all rounds, by ladders of their own.
 
     Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
     acceptance, and their geometric mean goes on. Ladders start at draws from b = 0, and at `x`

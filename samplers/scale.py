@@ -15,7 +15,7 @@ Number = TypeVar("Number", float, Tensor)
 
 
 def change_of_log(number: int, acceptance: Number, goal: float) -> Number:
-    """What update n = `number` >= 1 adds to the log of a scale: 2 n^-0.6 (acceptance - goal).
+    """Change of the log of a scale by update n = `number` >= 1: 2 n^-0.6 (acceptance - goal).
 
     It drives the acceptance to `goal` (Robbins and Monro 1951).
     """

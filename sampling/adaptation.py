@@ -40,7 +40,7 @@ class AdaptationWarning(UserWarning):
 
 
 class AdaptationResult(NamedTuple):
-    """What a burn-in has chosen."""
+    """The choices of a burn-in."""
 
     sampler: Sampler  # frozen
     x: Tensor  # [chains, *domain.shape], where the chains are after the last block
@@ -177,7 +177,7 @@ def _counts_sites(sampler: Sampler) -> bool:
 
 @dataclass(eq=False)
 class BurnIn(LoopState):
-    """What the blocks change."""
+    """The numbers that blocks change."""
 
     state: Any  # of the sampler
     rng: Generator

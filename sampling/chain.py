@@ -25,7 +25,7 @@ Block = Callable[[Any, list], tuple[Any, list]]
 
 
 class Reading(NamedTuple):
-    """What is read from the chains every `every` steps. Later steps do not change these copies."""
+    """A reading of the chains, every `every` steps. Later steps do not change these copies."""
 
     step: int
     state: Any

@@ -107,7 +107,7 @@ def draw_samples(
     steps: int,
     thin: int,
 ) -> tuple[dict[str, Any], int]:
-    """What `SampleResult` has of the draws: every `thin` steps one, after the burn-in.
+    """Fields of `SampleResult` on the draws: every `thin` steps one, after the burn-in.
 
     Also how many of all chains' steps met a log-probability of NaN or +inf.
     """

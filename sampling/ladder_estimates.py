@@ -1,4 +1,4 @@
-"""What the ladders of a tempered chain tell: log Z with an interval, the barrier, round trips.
+"""Estimates from the ladders of a tempered chain: log Z with an interval, the barrier, round trips.
 
 C. H. Bennett, "Efficient estimation of free energy differences from Monte Carlo data", Journal of
 Computational Physics 1976: for levels i and i + 1 with draws x and y, the difference C of their log
@@ -61,7 +61,7 @@ def levels_of(state: LadderState) -> Levels:
 
 @dataclass(frozen=True, eq=False)
 class Ladders:
-    """What was recorded of the levels in the second half of the draws.
+    """The records of the levels in the second half of the draws.
 
     A ladder is the replicas of one chain. The first half lets the replicas below b = 1 forget their
     starts. Numbers are those of the draws, every `thin` steps, but round trips are counted in all

@@ -20,7 +20,7 @@ LARGEST_TRACE = 2**30  # bytes
 
 
 class Reference(NamedTuple):
-    """What is known about the target. A metric raises an error if the part it needs is missing."""
+    """Known truths of the target. A metric raises an error if the part it needs is missing."""
 
     mean: Tensor | None = None  # E[x], [*domain.shape]
     samples: Tensor | None = None  # [n, *domain.shape]
@@ -42,7 +42,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of_one(cls, before: Tensor, state: Any, info: Info, wanted: SumRequest) -> "Steps":
-        """Those of one eager step from the states `before`."""
+        """The sums of one eager step from the states `before`."""
         x, none = state.x, state.x.new_empty(0)
         changed = invalid = none
         if wanted.changed:

@@ -54,7 +54,7 @@ def parse_sampler(text: str, fields: dict[str, Any] | None = None) -> Any:
 
 
 def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:
-    """What `from_text` reads: the name of a sampler and its fields, None where it has no name."""
+    """Text that `from_text` reads: a sampler's name and its fields, None where it has no name."""
     name = name_of(sampler)
     if name is None:
         return str(sampler), None

@@ -1,4 +1,4 @@
-"""What `latticework.sample` returns: draws, their diagnostics, a file, ArviZ's form."""
+"""The result of `latticework.sample`: draws, their diagnostics, a file, ArviZ's form."""
 
 import html
 import json

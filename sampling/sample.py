@@ -188,7 +188,7 @@ def _warn(text: str) -> None:
 
 
 def describe_invalid(result: SampleResult, invalid: int, steps: int) -> str:
-    """What to say of impossible draws, or else of `invalid` steps into NaN or +inf; else ""."""
+    """A warning of impossible draws, or else of `invalid` steps into NaN or +inf; else ""."""
     impossible = int((result.log_prob == -torch.inf).sum())
     if impossible and not (result.log_prob.isnan() | (result.log_prob == torch.inf)).any():
         return (

@@ -20,7 +20,7 @@ DIAGNOSED = 80  # bytes that diagnostics take for each number that they read at 
 
 
 def describe_equal_starts(x: Tensor) -> str:
-    """What to say of starts of which two agree in most sites, on average over pairs; else ""."""
+    """A warning of starts of which two agree in most sites, on average over pairs; else ""."""
     chains, sites = x.shape[:2]
     if chains == 1:
         return ""

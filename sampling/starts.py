@@ -1,4 +1,4 @@
-"""Where chains start: states `[chains, *domain.shape]` from the run's generator."""
+"""Starts of chains: states `[chains, *domain.shape]` from the run's generator."""
 
 import copy
 from collections.abc import Callable, Iterator

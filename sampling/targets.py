@@ -33,7 +33,7 @@ DOMAIN_HINT = (
 
 
 class States(TypedDict, total=False):
-    """What says which states a function has: the arguments of `sample` with these names."""
+    """Ways to say which states a function has: the arguments of `sample` with these names."""
 
     domain: Domain | None
     sites: int | None

@@ -129,7 +129,7 @@ class Domain(RenamedMethods, ABC):
         return None
 
     def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the block `sites` may become while the other sites stay.
+        """The patterns that the block `sites` may take while the other sites stay.
 
         States of the block `[1 or chains, patterns, n, ...]`, and which of them are repetitions
         that fill up the list, `[1 or chains, patterns]`; None if none is.

@@ -18,7 +18,7 @@ class Numbers(SeveralMoves):
 
     @abstractmethod
     def _steps(self, x: Tensor) -> Tensor:
-        """What each move adds; broadcasts against `[chains, dim, moves]`."""
+        """The number that each move adds; broadcasts against `[chains, dim, moves]`."""
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         return grad.unsqueeze(-1) * self._steps(x)

@@ -51,7 +51,7 @@ class AllSitesLatticeTwin(GroupTwin):
 
     @abstractmethod
     def tables(self, form: LatticeForm) -> Tables:
-        """What the kernel reads."""
+        """The tables that the kernel reads."""
 
     def run(self, state: Any, form: LatticeForm, keys: Keys, sums: Sums) -> Any:
         self.flip(state.x.numpy(), form, 0, keys, sums)
@@ -103,7 +103,7 @@ def _tables(of: _Same) -> Tables:
 
 
 class Work(NamedTuple):
-    """What a step writes: bytes `[size of the tile]`, and the same memory in words of eight."""
+    """Memory that a step writes: bytes `[size of the tile]`, and the same in words of eight."""
 
     now: Bytes  # states, inside of `Tile.x`
     flips: Bytes

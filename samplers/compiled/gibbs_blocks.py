@@ -150,7 +150,7 @@ def width(form, memory, sites):
 
 
 def pace(form, value):
-    """What a flip adds to this value."""
+    """The change of this value by a flip."""
     raise NotImplementedError
 
 

@@ -127,7 +127,7 @@ def move(first, last, form, rule, state, keys, sums):
 
 @inlined
 def away_from(x):
-    """What a flip adds to a site."""
+    """The change of a site by a flip."""
     return np.float32(1) - x - x
 
 
@@ -173,7 +173,7 @@ def log_odds_of(ratio):
 
 @kernel
 def weigh(ratio, x, marks, odds, rule):
-    """What the state holds at `x` with the marked sites flipped.
+    """The state's numbers at `x` with the marked sites flipped.
 
     The ratios, and the sum of log(1 + exp(l)).
     """

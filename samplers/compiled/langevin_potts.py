@@ -43,7 +43,7 @@ class LangevinPottsState(NamedTuple):
 
 
 class PottsProposals(NamedTuple):
-    """What all chains propose in a step, in arrays like those of the state."""
+    """The proposals of all chains in a step, in arrays like those of the state."""
 
     x: NDArray[np.float32]  # [chains, q * sites], one-hot
     values: NDArray[np.int32]

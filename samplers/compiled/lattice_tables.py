@@ -10,7 +10,7 @@ from latticework.samplers.compiled.lattice import ALONE
 
 
 class Tables(NamedTuple):
-    """What a step reads for each class of sites.
+    """The numbers that a step reads for each class of sites.
 
     Site i of kind k has the classes from `base[i] + first[., i]` on. These are bytes, so `base` is
     0 only if there are few classes.

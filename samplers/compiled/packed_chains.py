@@ -1,4 +1,4 @@
-"""What a site has of 32 chains at once: sums over its neighbours, and a word of bits.
+"""Numbers of 32 chains at a site: sums over its neighbours, and a word of bits.
 
 A site's word has a bit for each chain. Its bits choose the lanes of a vector register to which the
 weight of an edge is added. This is written in LLVM's vector types, which it turns into the

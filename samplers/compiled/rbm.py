@@ -1,4 +1,4 @@
-"""What the compiled kernels of restricted Boltzmann machines share.
+"""The common part of the compiled kernels of restricted Boltzmann machines.
 
 Products of a step run by a library (`models.matmul`), for a chunk of chains. Everything else is in
 kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
@@ -170,7 +170,7 @@ class RBMProposalTwin(RBMTwin):
         return BalancedState(x, inputs, age, torch.empty_like(x), balance)
 
     def prices(self, form: RBMForm) -> NDArray[np.float32]:
-        """What is subtracted from the logit of each site's flip."""
+        """The price that is subtracted from the logit of each site's flip."""
         return np.zeros_like(form.visible_bias)
 
     @abstractmethod
@@ -219,7 +219,7 @@ class RBMProposalTwin(RBMTwin):
 
 
 class Proposal(NamedTuple):
-    """What a proposal of a chunk of chains reads and writes."""
+    """Memory of a proposal of a chunk of chains."""
 
     x: NDArray[np.float32]  # [chains, visible], overwritten
     gradient: NDArray[np.float32]  # [chains, visible], at x

@@ -88,7 +88,7 @@ class PottsSweepTwin(GroupTwin):
 
 
 class Chunk(NamedTuple):
-    """What a chunk of sites needs; `size` is CHUNK times the width of the tile."""
+    """Memory for a chunk of sites; `size` is CHUNK times the width of the tile."""
 
     weights: NDArray[np.float32]  # [values, size]
     top: NDArray[np.float32]  # [size], the largest field
@@ -311,7 +311,7 @@ def count_passed(new, passed, words, total):
 
 @lean
 def keep_rejected(new, values, words, total, left):
-    """Where `total` is 0, no other value is possible."""
+    """If `total` is 0, no other value is possible."""
     for c in range(np.uint64(new.shape[0])):
         tie = (total[c] <= FAR * left[c]) & (left[c] <= FAR * total[c])
         share = TRIED * total[c] if tie else total[c]

@@ -47,7 +47,7 @@ class LevelStates(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """What a twin reads of a model."""
+    """The form that a twin reads of a model."""
 
     made: Form
 

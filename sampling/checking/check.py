@@ -164,7 +164,7 @@ class CheckReport(TableReport):
         )
 
     def _details(self, row: int, name: str) -> Iterator[RenderableType]:
-        """What a check found if it does not hold, on the smallest target that shows it."""
+        """The finding of a check that does not hold, on the smallest target that shows it."""
         shown = [(target, each[row]) for target, each in self.outcomes.items()]
         for status, verb in (("fails", "fails"), ("no", "does not hold")):
             for target, outcome in shown:

@@ -143,7 +143,7 @@ class CheckCase:
 def counts(
     sampler: Sampler, target: Target, steps: int, replicas: int, shared: bool = False
 ) -> tuple[list[np.ndarray], Info]:
-    """Where `replicas` chains from each inner state are after 1, 2, ... steps; the first Info.
+    """The states of `replicas` chains from each inner state after 1, 2, ... steps; the first Info.
 
     Each array is `[inner states, states]`. With `shared` random numbers, replicas are separate
     calls.

@@ -200,7 +200,7 @@ def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsO
 
 
 def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
-    """Those of the draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
+    """Draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
     chains, length = values.shape
     if length == 1:
         return x[:, 0]

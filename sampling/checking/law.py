@@ -15,7 +15,7 @@ Matrix = np.ndarray  # [states, states], rows sum to 1
 
 
 class Law(NamedTuple):
-    """What a sampler does from `init`: its transition matrix after 1, 2, ... steps."""
+    """The law of a sampler from `init`: its transition matrix after 1, 2, ... steps."""
 
     after: list[Matrix]
     acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step

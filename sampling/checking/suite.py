@@ -172,7 +172,7 @@ def reachability(case: CheckCase) -> CheckOutcome:
 
 
 def follow_chains(case: CheckCase, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where chains go that start all over the domain.
+    """Follow chains that start all over the domain.
 
     The sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x to y,
     `[states, states]`, and the number of these moves.

@@ -29,7 +29,7 @@ ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the target
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """What the chains of one sampler saw of the target. Quantity 0 is the log-probability."""
+    """The target as the chains of one sampler saw it. Quantity 0 is the log-probability."""
 
     name: str
     mixed: bool  # whether its own chains agree

@@ -52,7 +52,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a sampler may spend: seconds, or evaluations of the target by each chain."""
+    """A budget of a sampler: seconds, or evaluations of the target by each chain."""
 
     amount: float
     unit: Unit
@@ -70,7 +70,7 @@ class Allowance:
         return Allowance(self.amount * share, self.unit)
 
     def without(self, spent: "Spent") -> "Allowance":
-        """What is left; 0 if too much was spent."""
+        """The budget that is left; 0 if too much was spent."""
         return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Quality(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What a search maximises: the worst quantity, and between equals the average site."""
+        """Score that a search maximises: the worst quantity, and between equals the mean site."""
         return self.worst + MEAN_ESS_WEIGHT * self.ess_mean
 
 
@@ -149,7 +149,7 @@ class TuningSetup:
     def measure_cost(
         self, work: Callable[[torch.Tensor, EnergyModel], Found]
     ) -> tuple[Found, Spent]:
-        """What `work` finds, given starts and the model, and what it costs."""
+        """The result of `work` from starts and the model, and its cost."""
         x, count = (
             self.draw_starts(Generator().manual_seed(0)),
             EvaluationCounter(self.model, self.chains),
