@@ -11,7 +11,7 @@ reads the tables of one site, is for it.
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,8 @@ class Factors(EnergyModel):
         starts = np.cumsum([0, *(log.size for _, log in self.factors)])
         self._starts: list[int] = starts.tolist()
         for f, (scope, _) in enumerate(self.factors):
-            steps = [math.prod(self.sizes[i] for i in scope[j + 1 :]) for j in range(len(scope))]
+            sizes = [self.sizes[i] for i in scope]
+            steps = [math.prod(sizes[j + 1 :]) for j in range(len(scope))]
             padded[:, f, : len(scope)] = scope, steps
             for site, step in zip(scope, steps, strict=True):
                 places[site].append((f, step))
@@ -181,11 +182,10 @@ class Factors(EnergyModel):
     def colours(self) -> Tensor:
         """Greedy; variables of one scope have different colours."""
         if self._colours is None:
-            pairs = {
-                tuple(sorted((i, j))) for scope, _ in self.factors for i in scope for j in scope
-            }
-            edges = sorted(pair for pair in pairs if pair[0] != pair[1])
-            self._colours = Graph(edges, 0.0, sites=self.domain.dim).colours()
+            edges: set[tuple[int, int]] = set()
+            for scope, _ in self.factors:
+                edges.update(combinations(sorted(scope), 2))
+            self._colours = Graph(sorted(edges), 0.0, sites=self.domain.dim).colours()
         return self._colours.to(self.flat.device)
 
     def scopes(self, sites: int) -> Tensor:

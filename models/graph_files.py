@@ -72,7 +72,7 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
         return _of_tables(*read_tables(file), beta)
     lines = [line for line in text.splitlines() if re.match(r"\s*[^\s#]", line)]
     try:
-        numbers = [[float(word) for word in line.split()] for line in lines]
+        numbers = [list(map(float, line.split())) for line in lines]
         first, rest = len(numbers[0]), numbers[1:]
         if first == 2 and all(len(row) in (2, 3) for row in rest):
             _require_declared(len(rest), numbers[0][1], "edges")
@@ -198,10 +198,10 @@ def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
     words = iter(_read_text(file).split()[1:])
     try:
         values = [int(next(words)) for _ in range(int(next(words)))]
-        scopes = [
-            tuple(int(next(words)) for _ in range(int(next(words))))
-            for _ in range(int(next(words)))
-        ]
+        scopes = []
+        for _ in range(int(next(words))):
+            size = int(next(words))
+            scopes.append(tuple(int(next(words)) for _ in range(size)))
         tables = []
         for scope in scopes:
             shape = [values[i] for i in scope]

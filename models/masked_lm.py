@@ -152,8 +152,11 @@ class MaskedLM(nn.Module):
 
     def words(self, index: Tensor) -> list[list[str]]:
         """The tokens at `index` `[chains, n]` of `values`. A word piece is written `##ing`."""
-        pieces = [self.tokenizer.convert_ids_to_tokens(row) for row in self.values[index].tolist()]
-        return [[piece.lstrip("Ġ▁") or piece for piece in row] for row in pieces]
+        rows = []
+        for numbers in self.values[index].tolist():
+            pieces = self.tokenizer.convert_ids_to_tokens(numbers)
+            rows.append([piece.lstrip("Ġ▁") or piece for piece in pieces])
+        return rows
 
 
 def _load(

@@ -29,9 +29,13 @@ from latticework.samplers.scans import Memory, Scan, next_block, require_scan, s
 
 def hamming_ball(sites: int, radius: int) -> Tensor:
     """All 0/1 rows with at most `radius` ones among `sites` entries, `[patterns, sites]`."""
-    chosen = [c for size in range(radius + 1) for c in combinations(range(sites), size)]
-    rows = [[float(site in c) for site in range(sites)] for c in chosen]
-    return torch.tensor(rows)
+    rows = []
+    for size in range(radius + 1):
+        for ones in combinations(range(sites), size):
+            row = torch.zeros(sites)
+            row[list(ones)] = 1
+            rows.append(row)
+    return torch.stack(rows)
 
 
 class HammingState(NamedTuple):

@@ -37,7 +37,7 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in (Any, object, Parameter.empty) or isinstance(kind, str | TypeVar):
         return True
     if kind is Union:
-        return any(fits(value, one) for one in arguments)
+        return _fits_any(value, arguments)
     if kind is Literal:
         return any(value == one and type(value) is type(one) for one in arguments)
     if kind in (int, float):
@@ -49,8 +49,12 @@ def fits(value: Any, hint: Any) -> bool:
     if kind is Mapping:
         return isinstance(value, dict) and all(fits(v, arguments[-1]) for v in value.values())
     if kind is Sequence:
-        return isinstance(value, list) and all(any(fits(v, a) for a in arguments) for v in value)
+        return isinstance(value, list) and all(_fits_any(item, arguments) for item in value)
     return False
+
+
+def _fits_any(value: Any, hints: Iterable[Any]) -> bool:
+    return any(fits(value, hint) for hint in hints)
 
 
 def describe_annotation(hint: Any) -> str:

@@ -75,8 +75,11 @@ def quantities(draws: NDArray, measures: Sequence[str] = MEASURES) -> dict[str, 
     `stuck` is true if every chain is constant and chains differ; then R-hat is infinite, ESS is 0,
     and the error is NaN.
     """
-    parts = [_quantities(draws[..., part].astype(np.float64), measures) for part in in_parts(draws)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    parts: dict[str, list[NDArray]] = {}
+    for part in in_parts(draws):
+        for name, numbers in _quantities(draws[..., part].astype(np.float64), measures).items():
+            parts.setdefault(name, []).append(numbers)
+    return {name: np.concatenate(numbers) for name, numbers in parts.items()}
 
 
 def _quantities(draws: NDArray, measures: Sequence[str]) -> dict[str, NDArray]:

@@ -82,7 +82,9 @@ class SampleResult:
         aimed = ""
         if self.adapted is not None and self.adapted.aimed is not None:
             aimed = f" (aimed at {self.adapted.aimed:.3g})"
-        compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
+        compiled = ""
+        if self.compile_seconds > 0:
+            compiled = f" after {self.compile_seconds:.3g} s to compile"
         return (
             f"<{chains} chains x {draws} draws from {self.domain} by {short_repr(self.sampler)}: "
             f"acceptance {float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} "

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import comb
 from typing import NoReturn
 
@@ -128,7 +129,9 @@ class Subset(Domain):
 
     def list_states(self, number: Tensor) -> Tensor:
         bits, left = [], torch.full_like(number, self.ones)
-        ways = torch.tensor([[comb(n, k) for k in range(self.ones + 1)] for n in range(self.dim)])
+        ways = torch.empty(self.dim, self.ones + 1, dtype=torch.long)  # k ones on n sites
+        for n, k in product(range(self.dim), range(self.ones + 1)):
+            ways[n, k] = comb(n, k)
         for site in range(self.dim):  # states whose next site is 0 come first
             skipped = ways[self.dim - 1 - site][left]
             bit = number >= skipped

@@ -60,8 +60,7 @@ def tables_of(
 
 def join_rows(tables: list[Tables]) -> Tables:
     """The rows of all `tables`, one after another. These differ in nothing else."""
-    by_row = ("limit", "fraction", "softplus", "excess")
-    rows: dict[str, Any] = {
-        name: np.concatenate([getattr(each, name) for each in tables]) for name in by_row
-    }
+    rows: dict[str, Any] = {}
+    for name in ("limit", "fraction", "softplus", "excess"):
+        rows[name] = np.concatenate([getattr(each, name) for each in tables])
     return tables[0]._replace(**rows)

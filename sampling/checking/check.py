@@ -141,7 +141,9 @@ class CheckReport(TableReport):
         for row, name in enumerate(CHECKS):
             yield from self._details(row, name)
         exact, n = self.sampler.exact, len(self.failures)
-        result = f"failures: {n}" if n else "everything holds" if exact else "no failures"
+        result = "everything holds" if exact else "no failures"
+        if n:
+            result = f"failures: {n}"
         unsupported = f" Not supported: {', '.join(self.refused)}." if self.refused else ""
         yield Text(f"{self.sampler}: {result}, on {', '.join(self.outcomes)}.{unsupported}")
         counted = f"{self.case.chain_count} chains and seed {self.case.seed}"
