@@ -36,26 +36,37 @@ def variable_sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> 
         raise ValueError(
             f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
         )
-    for scope, log in factors:
-        if len(set(scope)) != len(scope) or log.ndim != len(scope):
-            raise ValueError(
-                f"a table must have an axis for each variable of its scope, each once, got the "
-                f"scope {scope} and the shape {log.shape}"
-            )
-        if np.isnan(log).any() or (log == math.inf).any():
-            raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
-    found = dict(enumerate(told or ()))
-    for scope, log in factors:
-        for site, size in zip(scope, log.shape, strict=True):
-            if found.setdefault(site, size) != size or size < 2:
-                raise ValueError(
-                    f"variable {site} has {found[site]} values, got a table of {size} for it; all "
-                    "its tables must have the same number, two or more"
-                )
-    free = [site for site in range(count) if site not in found]
-    if free and len(set(found.values())) > 1:
+    for factor in factors:
+        _require_table(factor)
+    sizes = _sizes_in_tables(factors, dict(enumerate(told or ())))
+    free = [site for site in range(count) if site not in sizes]
+    if free and len(set(sizes.values())) > 1:
         raise ValueError(
             f"no table tells the number of values of variable {free[0]}; give sites=[2, 3, ..], "
             "those of all variables"
         )
-    return tuple(found.get(site, next(iter(found.values()))) for site in range(count))
+    return tuple(sizes.get(site, next(iter(sizes.values()))) for site in range(count))
+
+
+def _require_table(factor: Factor) -> None:
+    """Raise ValueError unless the table fits its scope and holds logarithms."""
+    scope, log = factor
+    if len(set(scope)) != len(scope) or log.ndim != len(scope):
+        raise ValueError(
+            f"a table must have an axis for each variable of its scope, each once, got the "
+            f"scope {scope} and the shape {log.shape}"
+        )
+    if np.isnan(log).any() or (log == math.inf).any():
+        raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
+
+
+def _sizes_in_tables(factors: list[Factor], sizes: dict[int, int]) -> dict[int, int]:
+    """`sizes` with those of the tables. Raises ValueError where these differ."""
+    for scope, log in factors:
+        for site, size in zip(scope, log.shape, strict=True):
+            if sizes.setdefault(site, size) != size or size < 2:
+                raise ValueError(
+                    f"variable {site} has {sizes[site]} values, got a table of {size} for it; all "
+                    "its tables must have the same number, two or more"
+                )
+    return sizes

@@ -130,6 +130,9 @@ class Tempered(Sampler):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, [float(each) for each in given])
         self._check_scales(kernel)
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
         if self.schedule is not None:
             b = self.schedule
             rises = all(one < other for one, other in pairwise(b))

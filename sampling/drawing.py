@@ -14,6 +14,7 @@ from latticework.samplers.fused import Fused
 from latticework.samplers.ladder import LadderState
 from latticework.samplers.sums import MultiStepSampler, SumRequest
 from latticework.samplers.tempered import Tempered
+from latticework.sampling.adaptation import Adaptation, AdaptationResult, run_adaptation
 from latticework.sampling.chain import Chain
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
@@ -91,6 +92,15 @@ class MeteredKernel:
             each = evaluations_of_step(ready, model, x, Generator().manual_seed(0))
             self.count.evaluations += each * sampler.learning_steps / self.count.chains
         return ready
+
+    def adapt(
+        self, rule: Adaptation, sampler: Sampler, x: Tensor, rng: Generator, engine: str
+    ) -> AdaptationResult:
+        """The adaptation of `sampler` by chains from `x`, whose evaluations count."""
+        before = self.count.evaluations
+        result = run_adaptation(rule, sampler, self.target, x, rng, engine)
+        self.charge(before, rule.blocks(sampler) * rule.steps)
+        return result
 
     def charge(self, before: float, steps: int) -> None:
         """Add what `steps` steps cost if none of their calls was counted since `before`."""

@@ -63,19 +63,9 @@ def select_kernel(
         if why:
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
-    # Importing numba takes a second, so eager runs do not.
-    from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
-    from latticework.samplers.compiled.registry import find_compiled_kernel
-
-    why = ""
-    for metric in metrics:
-        if metric.wanted is None:
-            why = f"the metric {type(metric).__name__} has to see every step"
-    if not why:
-        try:
-            return find_compiled_kernel(sampler, model), ""
-        except NoCompiledKernelError as error:
-            why = str(error)
+    compiled, why = _find_compiled(sampler, model, metrics)
+    if compiled is not None:
+        return compiled, ""
     if engine == "compiled":
         raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
     if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
@@ -84,6 +74,23 @@ def select_kernel(
             warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
         return kernel, why
     return sampler, why
+
+
+def _find_compiled(
+    sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric]
+) -> tuple[Sampler | None, str]:
+    """The kernel of numba, or None and why there is none."""
+    # Importing numba takes a second, so eager runs do not.
+    from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+    from latticework.samplers.compiled.registry import find_compiled_kernel
+
+    for metric in metrics:
+        if metric.wanted is None:
+            return None, f"the metric {type(metric).__name__} has to see every step"
+    try:
+        return find_compiled_kernel(sampler, model), ""
+    except NoCompiledKernelError as error:
+        return None, str(error)
 
 
 def engine_for_adaptation(engine: str) -> str:

@@ -12,7 +12,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domains import Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
+from latticework.sampling.adaptation import Adaptation, by_level
 from latticework.sampling.devices import on_threads, synchronise
 from latticework.sampling.drawing import MeteredKernel, draw_samples
 from latticework.sampling.engine import Engine, engine_for_adaptation
@@ -33,6 +33,12 @@ from latticework.sampling.targets import as_model, check_target
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
+
+
+NEEDS_BURN_IN = (
+    "{} leaves the target's law for a while even if x was drawn from it, because the rest of its "
+    "state starts elsewhere; give a burn_in"
+)
 
 
 def sample(
@@ -114,9 +120,7 @@ def sample(
     """
     sampler, rule = sampler_of(sampler), None if adapt is None else rule_of(adapt)
     model = as_model(target, domain=domain, sites=sites, values=values)
-    if names is None and model.names is not None:
-        names = [str(name) for name in model.names]
-    named = None if names is None else site_names(names, model.domain)
+    named = _names_of_sites(names, model)
     require_steps(steps, burn_in, thin)
     require_count(threads=threads)
     require_start(start, x)
@@ -124,10 +128,7 @@ def sample(
     if rule is not None and (own := by_level(rule, asked)):
         asked, rule = own, None
     if x is not None and not (burn_in or asked.stationary_start):
-        _warn(
-            f"{type(asked).__name__} leaves the target's law for a while even if x was drawn "
-            "from it, because the rest of its state starts elsewhere; give a burn_in"
-        )
+        _warn(NEEDS_BURN_IN.format(type(asked).__name__))
     place, rng = seed_generator(device, seed)
     model = model.to(place)
     count = EvaluationCounter(model, count_chains(model, x, chains))
@@ -153,9 +154,7 @@ def sample(
         if start == "annealed":
             x = anneal_starts(count.model, sampler, x, rng)
         if rule is not None:
-            before = count.evaluations
-            found = run_adaptation(rule, sampler, kernels.target, x, rng, engine)
-            kernels.charge(before, rule.blocks(sampler) * rule.steps)
+            found = kernels.adapt(rule, sampler, x, rng, engine)
             sampler, x = found.sampler, found.x
             if temper:
                 sampler = Tempered(sampler, learn_base=True)
@@ -180,6 +179,13 @@ def sample(
     if diagnose and result.verdict.judged and not result.converged:
         _warn(result.verdict.text)
     return result
+
+
+def _names_of_sites(names: Iterable[str] | None, model: EnergyModel) -> tuple[str, ...] | None:
+    """The given names of the sites, else those of the model, else None."""
+    if names is None and model.names is not None:
+        names = [str(name) for name in model.names]
+    return None if names is None else site_names(names, model.domain)
 
 
 def _warn(text: str) -> None:

@@ -1,6 +1,6 @@
 """The verdict on draws: whether chains have converged, or cannot tell."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,24 +87,15 @@ def _judge_draws(
     labels: Sequence[Sequence[str]] | None,
 ) -> Convergence:
     """`verdict` without a caveat."""
-    chains, length = log_prob.shape
     log_prob = round_noise(log_prob)
-    if log_prob.size < MIN_ESS:
-        text = f"not judged: {log_prob.size} draws, at least {MIN_ESS} are needed"
-        return Convergence(False, text, judged=False)
-    if length < SHORTEST:
-        text = f"not judged: {length} draws a chain, at least {SHORTEST} are needed"
-        return Convergence(False, text, judged=False)
-    if chains == 1:
-        text = "not judged: a single chain cannot show what it has missed; take chains=4"
-        return Convergence(False, text, judged=False)
-
+    if why := _why_not_judged(log_prob):
+        return Convergence(False, f"not judged: {why}", judged=False)
+    chains, length = log_prob.shape
     flat = draws.reshape(chains, length, -1)
     still, constant = _find_constants(flat)
     frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)  # [chains]
     if frozen.all():
         return Convergence(False, f"does not mix: no chain ever moved; {ADVICE}")
-
     if of is None:
         values, every, names = flat, constant, None
     else:
@@ -113,54 +104,99 @@ def _judge_draws(
         if every.all():
             text = f"not judged: {', '.join(names)} never changed, in any draw"
             return Convergence(False, text, judged=False)
-    entries = _worst_entries(values, np.nonzero(~every)[0])
-    judged = np.concatenate((log_prob[..., None], values[..., entries]), -1, dtype=np.float64)
-    found = mixing(judged)
-    first = int(log_prob.min() == log_prob.max())  # 1 leaves a flat log-probability out
-    r_hat = np.nan_to_num(found["r_hat"][first:], nan=np.inf, posinf=np.inf)
-    ess = np.nan_to_num(found["ess"][first:])
 
-    def name(place: np.intp) -> str:
-        if place + first == 0:
-            return "the log-probability"
-        entry = entries[place + first - 1]
+    def name_entry(entry: Any) -> str:
         if names is not None:
             return names[entry]
         return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names, labels)
 
-    worst, fewest, most = r_hat.argmax(), ess.argmin(), ess.argmax()
-    limit = largest_r_hat(chains)
-    measured = f"R-hat {r_hat[worst]:.4g} at {name(worst)}"
-    size = f"ESS {min(ess[fewest], log_prob.size):.0f} at {name(fewest)}"
-    converged = False
-    if frozen.any():
-        parts = [f"does not mix: {frozen.sum()} of {chains} chains never moved", measured]
-    elif r_hat[worst] - 1 > FAR * (limit - 1):
-        parts = [f"does not mix: {measured}"]
-    elif r_hat[worst] > limit:
-        parts = [f"not converged: {measured}, above {limit:.4g} for {chains} chains"]
-    elif min(ess[fewest], log_prob.size) < MIN_ESS:
-        parts = [f"not converged: {size}, below {MIN_ESS}"]
-    elif ess[most] > ANTITHETIC * log_prob.size:
-        parts = [
-            f"not converged: antithetic, ESS {ess[most]:.0f} of {log_prob.size} draws at "
-            f"{name(most)}: draws alternate, so the means of sites may be right where other means "
-            "are not; take another sampler"
-        ]
-    else:
-        converged = True
-        parts = [f"converged: {measured}", size]
-
+    entries = _worst_entries(values, np.nonzero(~every)[0])
+    extremes = _find_extremes(log_prob, values, entries, name_entry)
+    converged, parts = _judge_extremes(extremes, frozen)
     if of is None:
-        sites = draws.shape[2]
-        same = constant.reshape(sites, -1).all(1)
-        stays = still[~frozen].reshape(chains - frozen.sum(), sites, -1).all(2).any(0) & ~same
-        if stays.any():
-            parts.append(f"{stays.sum()} of {sites} sites never changed in a chain")
-        if same.any():
-            parts.append(f"{same.sum()} of {sites} sites constant")
+        parts += _describe_still_sites(still[~frozen], constant, draws.shape[2])
     advice = f"; {ADVICE}" if frozen.any() else ""
     return Convergence(converged, ", ".join(parts) + advice)
+
+
+def _why_not_judged(log_prob: NDArray) -> str:
+    """Why draws `[chains, draws]` cannot tell; "" if they can."""
+    chains, length = log_prob.shape
+    if log_prob.size < MIN_ESS:
+        return f"{log_prob.size} draws, at least {MIN_ESS} are needed"
+    if length < SHORTEST:
+        return f"{length} draws a chain, at least {SHORTEST} are needed"
+    if chains == 1:
+        return "a single chain cannot show what it has missed; take chains=4"
+    return ""
+
+
+class Extremes(NamedTuple):
+    """The worst numbers of the judged quantities, each with the quantity's name."""
+
+    draws: int  # of all chains
+    r_hat: tuple[float, str]
+    least_ess: tuple[float, str]
+    most_ess: tuple[float, str]
+
+
+def _find_extremes(
+    log_prob: NDArray, values: NDArray, entries: NDArray, name_entry: Callable[[Any], str]
+) -> Extremes:
+    """The extremes over the log-probability and the `entries` of `values`."""
+    judged = np.concatenate((log_prob[..., None], values[..., entries]), -1, dtype=np.float64)
+    measures = mixing(judged)
+    first = int(log_prob.min() == log_prob.max())  # 1 leaves a flat log-probability out
+    r_hat = np.nan_to_num(measures["r_hat"][first:], nan=np.inf, posinf=np.inf)
+    ess = np.nan_to_num(measures["ess"][first:])
+
+    def pair(numbers: NDArray, place: np.intp) -> tuple[float, str]:
+        if place + first == 0:
+            return numbers[place], "the log-probability"
+        return numbers[place], name_entry(entries[place + first - 1])
+
+    return Extremes(
+        log_prob.size,
+        pair(r_hat, r_hat.argmax()),
+        pair(ess, ess.argmin()),
+        pair(ess, ess.argmax()),
+    )
+
+
+def _judge_extremes(extremes: Extremes, frozen: NDArray) -> tuple[bool, list[str]]:
+    """Whether chains have converged, and the parts of the text; `frozen` `[chains]` never moved."""
+    draws, (r_hat, worst), (least, fewest), (most, alternating) = extremes
+    chains, least = len(frozen), min(least, draws)
+    limit = largest_r_hat(chains)
+    measured, size = f"R-hat {r_hat:.4g} at {worst}", f"ESS {least:.0f} at {fewest}"
+    if frozen.any():
+        return False, [f"does not mix: {frozen.sum()} of {chains} chains never moved", measured]
+    if r_hat - 1 > FAR * (limit - 1):
+        return False, [f"does not mix: {measured}"]
+    if r_hat > limit:
+        return False, [f"not converged: {measured}, above {limit:.4g} for {chains} chains"]
+    if least < MIN_ESS:
+        return False, [f"not converged: {size}, below {MIN_ESS}"]
+    if most > ANTITHETIC * draws:
+        text = (
+            f"not converged: antithetic, ESS {most:.0f} of {draws} draws at {alternating}: draws "
+            "alternate, so the means of sites may be right where other means are not; take "
+            "another sampler"
+        )
+        return False, [text]
+    return True, [f"converged: {measured}", size]
+
+
+def _describe_still_sites(still: NDArray, constant: NDArray, sites: int) -> list[str]:
+    """Notes on sites that never change; `still` `[chains, entries]` is of chains that moved."""
+    notes = []
+    same = constant.reshape(sites, -1).all(1)
+    stays = still.reshape(len(still), sites, -1).all(2).any(0) & ~same
+    if stays.any():
+        notes.append(f"{stays.sum()} of {sites} sites never changed in a chain")
+    if same.any():
+        notes.append(f"{same.sum()} of {sites} sites constant")
+    return notes
 
 
 def _find_constants(values: NDArray) -> tuple[NDArray, NDArray]:
