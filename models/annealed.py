@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from latticework.models.base import HARD, AnnealedModel, Cache, EnergyModel
+from latticework.models.base import ZERO_PRICE, AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import bernoulli
 from latticework.models.domains import Binary, Categorical
 from latticework.models.forms import IMPOSSIBLE
@@ -327,8 +327,8 @@ def _price(beta: Tensor) -> Tensor:
 
 def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of terms of a softened model without the zeros, and the number of these."""
-    zeros = (values / -HARD).round()
-    return values + HARD * zeros, zeros
+    zeros = (values / -ZERO_PRICE).round()
+    return values + ZERO_PRICE * zeros, zeros
 
 
 def expand_rows(values: Tensor, like: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from latticework.moved import RenamedMethods, offer_moved_names
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 # A few sites, and which of their values, an axis a site, may occur together.
 SupportTable = tuple[tuple[int, ...], NDArray[np.bool_]]
-HARD = 2.0**20  # nats of a zero in softened models, far more than all other terms together
+ZERO_PRICE = 2.0**20  # nats of a zero in softened models, far more than all other terms together
 
 
 class NotDifferentiableError(ValueError):
@@ -131,7 +131,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
         return None
 
     def soften(self) -> "EnergyModel | None":
-        """This model in float64 with terms of -`HARD` in place of those of -inf.
+        """This model in float64 with terms of -`ZERO_PRICE` in place of those of -inf.
 
         A sum of terms then tells the number of its zeros. None if there are none, or if they are
         not known as terms. Paths of tempering need it (`models.annealed.SoftenedPath`).

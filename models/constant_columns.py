@@ -18,7 +18,8 @@ from torch.nn.functional import embedding_bag
 
 from latticework.models.matmul import onednn, use_onednn
 
-FEW = 0.25  # of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry
+# Of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry.
+MAX_DEVIATION_SHARE = 0.25
 LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
 
 
@@ -108,7 +109,7 @@ class Columns:
 def few_deviations(inputs: Tensor) -> Tensor | None:
     """Mask of the columns with one value in most rows, without the last; None if too few."""
     usual = inputs.median(0).values  # a value that more than half of the rows have
-    few = (inputs != usual).to(inputs.dtype).mean(0) < FEW
+    few = (inputs != usual).to(inputs.dtype).mean(0) < MAX_DEVIATION_SHARE
     few[-1] = False
     return few if few.sum() >= LEAST else None
 

@@ -18,7 +18,8 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad, softplus
 
 LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
-FEW = 512  # entries up to which PyTorch's `bernoulli_`, a call less, is the fastest
+# Entries up to which PyTorch's `bernoulli_`, a call less, is the fastest.
+MAX_BERNOULLI_ENTRIES = 512
 TWO_STAGES_FROM = 512  # entries of a categorical distribution
 COLUMNS = 64  # entries that a compiled draw sums one by one; it takes two stages from half of them
 SIGN = -(2**31)  # the bit of the sign of a float32
@@ -149,7 +150,7 @@ def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor 
 
     PyTorch's `bernoulli_` raises an error for NaN on the CPU, and would abort the program on a GPU.
     """
-    if probability.is_cuda or probability.numel() > FEW or isinstance(rng, Tape):
+    if probability.is_cuda or probability.numel() > MAX_BERNOULLI_ENTRIES or isinstance(rng, Tape):
         return None
     try:
         bits = torch.empty_like(probability, dtype=dtype)

@@ -20,7 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.base import HARD, Cache, EnergyModel, NotDifferentiableError, SupportTable
+from latticework.models.base import (
+    ZERO_PRICE,
+    Cache,
+    EnergyModel,
+    NotDifferentiableError,
+    SupportTable,
+)
 from latticework.models.domains import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
 from latticework.models.tables import Factor, kind_of, variable_sizes
@@ -217,7 +223,9 @@ class Factors(EnergyModel):
         made = Factors(map(self.table, range(len(self.factors))), self.sizes)
         made.domain, made.positive = self.domain, True
         flat = self.flat.double()
-        made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
+        made.flat = torch.nn.Parameter(
+            flat.where(flat.isfinite(), -ZERO_PRICE), requires_grad=False
+        )
         return made.to(self.flat.device)
 
     def restrict(self, evidence: "Evidence") -> "Factors":

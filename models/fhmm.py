@@ -22,7 +22,7 @@ from torch.linalg import vecdot
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
 
-LARGEST = 12  # factors whose joint states the exact recursion lists
+MAX_FACTORS = 12  # factors whose joint states the exact recursion lists
 
 
 class FactorialHMM(EnergyModel):
@@ -124,8 +124,8 @@ class FactorialHMM(EnergyModel):
         return vecdot(change, grad + change @ self._hessian(sites) / 2)
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
-        """The forward-backward recursion over the joint states of up to LARGEST factors."""
-        if self.factors > LARGEST:
+        """The forward-backward recursion over the joint states of up to MAX_FACTORS factors."""
+        if self.factors > MAX_FACTORS:
             return None
         states = Binary(self.factors).enumerate().double().to(self.weight.device)
         means = states @ self.weight.double() + self.offset

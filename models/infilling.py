@@ -30,7 +30,7 @@ from latticework.models.domains import Categorical
 from latticework.models.masked_lm import MASK, MaskedLM
 
 GibbsLaw = Literal["masked", "exact"]
-LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals
+MAX_SEQUENCES = 100_000  # sequences that a step may evaluate for exact conditionals
 
 
 class TextInfilling(EnergyModel, FillsBlanks):
@@ -166,10 +166,10 @@ class TextInfilling(EnergyModel, FillsBlanks):
 
     def _require_few(self, states: int) -> None:
         sequences = states * (self.domain.dim if self.mask_each else 1)
-        if sequences > LARGEST:
+        if sequences > MAX_SEQUENCES:
             raise ValueError(
                 f"exact conditionals would take {sequences:,} sequences per step, at most "
-                f"{LARGEST:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
+                f"{MAX_SEQUENCES:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
                 "with sampler=gibbs, or restrict the vocabulary (language.words)"
             )
 

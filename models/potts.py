@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 from torch.linalg import vecdot
 
 from latticework.models.base import (
-    HARD,
+    ZERO_PRICE,
     Cache,
     EnergyModel,
     NotDifferentiableError,
@@ -126,7 +126,7 @@ class SparsePotts(EnergyModel):
         if not self.forbids or _changes_target(self):
             return None
         model = copy.deepcopy(self).double()
-        model.set_price(-HARD)
+        model.set_price(-ZERO_PRICE)
         model.look_for_zeros()
         return model
 

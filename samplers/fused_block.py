@@ -10,13 +10,13 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.compiled.folders import switched_off
 from latticework.samplers.fused_recording import (
-    OPERATIONS,
+    MAX_OPERATIONS,
     list_operations,
     read_attribute,
     record_step,
 )
 from latticework.samplers.fused_state import (
-    BLOCK,
+    BLOCK_STEPS,
     FusedState,
     current_state,
     leaves_of,
@@ -24,16 +24,17 @@ from latticework.samplers.fused_state import (
 )
 from latticework.samplers.held import reachable_values
 from latticework.samplers.inductor import (
-    OPTIONS,
+    INDUCTOR_OPTIONS,
     SMALL_PRODUCTS,
     NotFusedError,
     require_compiler,
     use_private_folder,
 )
 
-LARGEST = 2**17  # entries of the positions of a block: of larger ones there are fewer
-CALLS = 64  # blocks whose numbers are drawn, and whose steps are summed, at once: at most so many,
-MEMORY = 2**20  # and, with more than one, of at most so many entries
+MAX_POSITION_ENTRIES = 2**17  # entries of the positions of a block: of larger ones there are fewer
+# Blocks whose numbers are drawn, and whose steps are summed, at once; and, of several, their entries.
+MAX_BLOCKS_AT_ONCE = 64
+MAX_ENTRIES_AT_ONCE = 2**20
 
 
 class CompiledBlock:
@@ -55,8 +56,10 @@ class CompiledBlock:
             named = {id(t): n for n, t in (*model.named_parameters(), *model.named_buffers())}
             self.names = [named.get(id(tensor)) for tensor in self.constants]
             self.shapes = [(tensor.shape, tensor.dtype) for tensor in self.constants]
-            most = min(LARGEST // state.x.numel(), OPERATIONS // len(step.graph.nodes))
-            self.steps, leaves = max(1, min(BLOCK, most)), leaves_of(state)
+            most = min(
+                MAX_POSITION_ENTRIES // state.x.numel(), MAX_OPERATIONS // len(step.graph.nodes)
+            )
+            self.steps, leaves = max(1, min(BLOCK_STEPS, most)), leaves_of(state)
             if call:
                 self.steps = max(n for n in range(1, self.steps + 1) if call % n == 0)
             each = step(*leaves, torch.zeros(self.numbers).double(), *self._tensors())
@@ -69,7 +72,7 @@ class CompiledBlock:
     def _reserve(self, each: list[Tensor]) -> None:
         """Memory for the tape of some blocks and for what they return; a step returns `each`."""
         entries = self.steps * (self.numbers + sum(one.numel() for one in each))
-        self.calls = max(1, min(CALLS, MEMORY // entries))
+        self.calls = max(1, min(MAX_BLOCKS_AT_ONCE, MAX_ENTRIES_AT_ONCE // entries))
         read = self.steps * self.numbers
         self.tape = torch.empty(self.calls, read + read % 2, dtype=torch.float64)
         every = [one.new_empty(self.calls, self.steps, *one.shape) for one in each]
@@ -144,7 +147,7 @@ class CompiledBlock:
             # PyTorch's cache would else give code for AVX-512 to a process limited to AVX2, which
             # crashes: the width is an option, and options are part of the cache's key.
             width = {"cpp.simdlen": pick_vec_isa().bit_width()}
-            run = compiled(graph, given, options=OPTIONS | width)
+            run = compiled(graph, given, options=INDUCTOR_OPTIONS | width)
             run(*given)
         except Exception as error:  # of Inductor or the compiler, which has many
             says = str(error).strip().splitlines() or [type(error).__name__]

@@ -17,7 +17,7 @@ from latticework.samplers.fused_state import leaves_of, with_leaves
 from latticework.samplers.inductor import NotFusedError
 from latticework.samplers.sums import finite
 
-OPERATIONS = 1000  # of a block; to compile more of them takes minutes
+MAX_OPERATIONS = 1000  # of a block; to compile more of them takes minutes
 
 
 def read_attribute(module: Any, name: str) -> Any:
@@ -138,8 +138,8 @@ def _lift_tensors(graph: fx.GraphModule, leaves: int) -> list[Tensor]:
     Raises NotFusedError if the graph writes to one of them, draws numbers or is too large.
     """
     nodes = list(graph.graph.nodes)
-    if len(nodes) > OPERATIONS:
-        raise NotFusedError(f"its step has {len(nodes)} operations, more than {OPERATIONS}")
+    if len(nodes) > MAX_OPERATIONS:
+        raise NotFusedError(f"its step has {len(nodes)} operations, more than {MAX_OPERATIONS}")
     inputs: dict[int, fx.Node] = {}
     tensors: list[Tensor] = []
     last = nodes[leaves]  # of the inputs, the row of the tape

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = 8  # steps of a block; more of them gain little and take long to compile
-NUMBERS = tuple(torch.arange(BLOCK + 1))  # as a State holds them
+BLOCK_STEPS = 8  # steps of a block; more of them gain little and take long to compile
+STEP_NUMBERS = tuple(torch.arange(BLOCK_STEPS + 1))  # as a State holds them
 
 
 class FusedState(NamedTuple):
@@ -21,19 +21,19 @@ def end_of_block(state: FusedState, every: list[Tensor], steps: int, made: int) 
     """The state after `made` steps of the last block, of `steps`, among steps that gave `every`."""
     last = iter([one[-steps:].clone() for one in every])
     states = with_leaves(state.states, last)
-    return FusedState(states.x[made - 1], states, tuple(last), NUMBERS[made])
+    return FusedState(states.x[made - 1], states, tuple(last), STEP_NUMBERS[made])
 
 
 def state_after(state: FusedState, made: int) -> FusedState:
     """The state after another number of steps of its block."""
-    return FusedState(state.states.x[made - 1], state.states, state.infos, NUMBERS[made])
+    return FusedState(state.states.x[made - 1], state.states, state.infos, STEP_NUMBERS[made])
 
 
 def one_step_block(state: Any) -> FusedState:
     """A block of one step that ended at `state`."""
     infos = state.x.new_ones(1, len(state.x)), torch.zeros(1, len(state.x), dtype=torch.bool)
     return FusedState(
-        state.x, map_tensors(lambda leaf: leaf.unsqueeze(0), state), infos, NUMBERS[1]
+        state.x, map_tensors(lambda leaf: leaf.unsqueeze(0), state), infos, STEP_NUMBERS[1]
     )
 
 

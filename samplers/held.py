@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 LIBRARIES = ("torch", "numpy", "latticework")  # whose functions have no numbers of the user
 REGISTERED = ("_parameters", "_buffers")  # read anew at each call
-MOST = 10_000  # things that are looked at
+MAX_VALUES = 10_000  # things that are looked at
 
 
 def reachable_values(target: Any) -> tuple[Hashable, ...]:
@@ -25,7 +25,7 @@ def reachable_values(target: Any) -> tuple[Hashable, ...]:
     found: list[Hashable] = []
     seen: set[int] = set()
     waiting = [target]
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < MAX_VALUES:
         value = waiting.pop()
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             found.append((type(value), repr(value)))

@@ -16,8 +16,9 @@ from torch import Tensor
 from latticework.samplers.compiled.folders import cache_root, fault_of
 
 log = logging.getLogger(__name__)
-MULTIPLICATIONS = 2**14  # of a product: up to here, a loop takes less time than the call of MKL
-OPTIONS = {
+# A loop over at most so many multiplications takes less time than the call of MKL.
+MAX_LOOP_MULTIPLICATIONS = 2**14
+INDUCTOR_OPTIONS = {
     "cpp.threads": 1,
     "compile_threads": 1,  # one file needs no pool of processes
     # Small tensors inside a block are on the stack: to allocate them takes longer than the steps.
@@ -30,7 +31,7 @@ def _product(
     bias: Tensor | float, x: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """`beta` bias + `alpha` x W by loops that Inductor fuses; NotImplemented for large products."""
-    if x.numel() * weight.shape[-1] > MULTIPLICATIONS:
+    if x.numel() * weight.shape[-1] > MAX_LOOP_MULTIPLICATIONS:
         return NotImplemented
     product = (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2)
     return (product if alpha == 1 else alpha * product) + (bias if beta == 1 else beta * bias)

@@ -15,8 +15,8 @@ from latticework.samplers.scale import RANGE, change_of_log
 if TYPE_CHECKING:
     from latticework.samplers.tempered import Tempered
 
-LADDERS = 8  # ladders that learn the schedule
-FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
+LEARNING_LADDERS = 8  # ladders that learn the schedule
+MIN_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
 MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
 MAX_LEVELS = 256  # of a learned schedule
 
@@ -52,15 +52,15 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
     """
     rng = own_generator(x.device)
     fixed = sampler.schedule
-    count = len(fixed) if fixed is not None else sampler.levels or FEW_LEVELS
+    count = len(fixed) if fixed is not None else sampler.levels or MIN_LEVELS
     schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
     if fixed is not None:
         schedule = schedule.new_tensor(fixed)
-    chain = torch.arange(LADDERS, device=x.device) % len(x)
-    start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
+    chain = torch.arange(LEARNING_LADDERS, device=x.device) % len(x)
+    start = x[chain].expand(count + 1, LEARNING_LADDERS, *x.shape[1:])
     if sampler.has_base:
-        start = draw_possible_base(sampler.path(model, x), count * LADDERS, x, rng)
-        start = start.unflatten(0, (count, LADDERS))
+        start = draw_possible_base(sampler.path(model, x), count * LEARNING_LADDERS, x, rng)
+        start = start.unflatten(0, (count, LEARNING_LADDERS))
     state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
     mean = x.new_zeros(model.domain.dim if isinstance(model.domain, Binary) else 0)
     for number in range(sampler.rounds):
@@ -85,13 +85,13 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
         if fixed is not None:
             state = state._replace(scales=scales)
             continue
-        levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
+        levels = sampler.levels or min(MAX_LEVELS, max(MIN_LEVELS, ceil(2 * barrier) + 1))
         spaced = even_schedule(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
         # A level takes the states of the old level with the nearest b.
         nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
         place = state.level.argsort(0).index_select(0, nearest)
-        chain = torch.arange(LADDERS, device=x.device)
-        hot = state.kernel.x.unflatten(0, (-1, LADDERS))[place, chain]
+        chain = torch.arange(LEARNING_LADDERS, device=x.device)
+        hot = state.kernel.x.unflatten(0, (-1, LEARNING_LADDERS))[place, chain]
         if len(scales):
             scales = torch.cat((scales[:1], scales[1:][nearest]))
         schedule = spaced

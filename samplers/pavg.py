@@ -42,7 +42,7 @@ from latticework.samplers.base import (
 from latticework.samplers.checks import check_start
 
 PILOTS = 256  # chains that learn M
-LARGEST = 4096  # numbers of a state: M of more would take hours
+MAX_STATE_NUMBERS = 4096  # numbers of a state: M of more would take hours
 RIDGE = 1e-3  # of the regression, as a share of the mean variance of an entry
 
 
@@ -66,8 +66,9 @@ class PAVG(Sampler):
       own. So M is one for all step sizes.
 
     `init` finds M and the state keeps it: steps, and `refresh` after a change of the target, use it
-    as it is. M takes memory n^2 and its root a time of order n^3, so n is at most `LARGEST`. A step
-    costs one evaluation with gradient and three products of a vector and R.
+    as it is. M takes memory n^2 and its root a time of order n^3, so n is at most
+    `MAX_STATE_NUMBERS`. A step costs one evaluation with gradient and three products of a vector
+    and R.
     """
 
     uses_gradient = True
@@ -100,9 +101,12 @@ class PAVG(Sampler):
         return {"matrix": matrix}
 
     def _require_size(self, x: Tensor, model: EnergyModel) -> None:
-        if (size := x[0].numel()) > LARGEST:
+        if (size := x[0].numel()) > MAX_STATE_NUMBERS:
             raise UnsupportedModelError(
-                self, model, f"states of at most {LARGEST:,} numbers", f"{size:,}; use avg"
+                self,
+                model,
+                f"states of at most {MAX_STATE_NUMBERS:,} numbers",
+                f"{size:,}; use avg",
             )
 
     def at(self, x: Tensor, model: EnergyModel) -> PreconditionedState:

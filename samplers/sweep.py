@@ -24,8 +24,8 @@ from latticework.samplers.base import (
 )
 from latticework.samplers.conditional import draw_value
 
-TIE = 0.01  # nats: a proposal whose acceptance ratio is nearer to 1 is a tie
-TRIED = 0.875  # share of the ties that a sweep accepts; the others it leaves out
+TIE_NATS = 0.01  # nats: a proposal whose acceptance ratio is nearer to 1 is a tie
+TIE_SHARE = 0.875  # share of the ties that a sweep accepts; the others it leaves out
 
 
 class SweepState(NamedTuple):
@@ -116,7 +116,7 @@ class MetropolisSweep(GibbsSweep):
 def _proposal_probability(log_ratio: Tensor) -> Tensor:
     """The probability that a proposal is accepted and, if it is a tie, not left out."""
     accepted = acceptance(log_ratio)
-    return torch.where(log_ratio.abs() <= TIE, TRIED * accepted, accepted)
+    return torch.where(log_ratio.abs() <= TIE_NATS, TIE_SHARE * accepted, accepted)
 
 
 def _site_log_probs(x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel) -> Tensor:

@@ -43,7 +43,7 @@ from latticework.samplers.base import (
     require_count,
 )
 from latticework.samplers.ladder import (
-    LADDERS,
+    LEARNING_LADDERS,
     LadderState,
     by_row,
     learn_ladder,
@@ -52,11 +52,11 @@ from latticework.samplers.ladder import (
 )
 from latticework.samplers.scale import with_scales
 
-RAREST = 0.02  # probability of a value of a site in a learned base, at least
+MIN_BASE_PROBABILITY = 0.02  # probability of a value of a site in a learned base, at least
 # Predicted steps of a round trip from uniform sites, up to which no base is learned. A base of the
 # site means makes a mode of small mass rarer at b = 0: it is not tried where trips are frequent.
 MAX_TRIP_STEPS = 24
-LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
+MIN_BASE_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Tempered(Sampler):
     @property
     def learning_steps(self) -> int:  # type: ignore[override]
         """Steps of all ladders that learn; if a base is tried, it takes as many again."""
-        return LADDERS * (2**self.rounds - 1) if self.learns else 0
+        return LEARNING_LADDERS * (2**self.rounds - 1) if self.learns else 0
 
     def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
@@ -206,9 +206,9 @@ class Tempered(Sampler):
         found, base = learn_ladder(self, model, x), {}
         slow = found.trip_steps > MAX_TRIP_STEPS
         if self.learn_base and slow and self._can_learn_base(model):
-            mean = found.mean.clamp(RAREST, 1 - RAREST)
+            mean = found.mean.clamp(MIN_BASE_PROBABILITY, 1 - MIN_BASE_PROBABILITY)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
-            if len(mean) * log(2) - float(entropy) >= LEAST_GAIN:
+            if len(mean) * log(2) - float(entropy) >= MIN_BASE_GAIN:
                 other = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
                 if other.trip_steps < found.trip_steps:
                     found, base = other, {"log_odds": mean.logit()}

@@ -37,7 +37,7 @@ from latticework.sampling.engine import select_kernel
 from latticework.sampling.intervals import t_half_width
 
 RESAMPLES = 1000  # of the bootstrap
-LEVEL = 0.95  # of intervals and bounds
+INTERVAL_LEVEL = 0.95  # of intervals and bounds
 RESAMPLE_ESS_SHARE = 0.5  # of the particles: if fewer are effective, they are resampled
 PILOT_ESS_SHARE = 0.9  # of the particles that count after one step of the pilot
 HALVINGS = 20  # of the interval in which the pilot looks for its next beta
@@ -299,7 +299,7 @@ class LogNormaliser(NamedTuple):
         By Markov's inequality: the mean weight is unbiased, so it is above its mean 20-fold with
         probability 1/20 at most.
         """
-        return self.value + math.log(1 - LEVEL)
+        return self.value + math.log(1 - INTERVAL_LEVEL)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -318,12 +318,12 @@ class LogNormaliser(NamedTuple):
 
         free = self.chains - 1
         variance = self.chains * self.bound_error**2
-        most = variance * free / chi2.ppf(1 - LEVEL, free)
+        most = variance * free / chi2.ppf(1 - INTERVAL_LEVEL, free)
         if self.ess <= self.chains / 2 or not most < math.log(2):
             return self.at_least, math.inf
         largest = most if self.by_runs else variance
         error = math.sqrt(largest / self.chains + largest**2 / (2 * free))
-        half = error * t_half_width(self.chains, LEVEL)
+        half = error * t_half_width(self.chains, INTERVAL_LEVEL)
         return self.bound + variance / 2 - half, self.bound + largest / 2 + half
 
 

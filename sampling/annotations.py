@@ -17,7 +17,7 @@ ONE = {
     float: "a number",
     str: "a string",
 }
-MANY = {int: "integers", float: "numbers", str: "strings"}
+PLURALS = {int: "integers", float: "numbers", str: "strings"}
 
 
 def is_part(value: Any) -> bool:
@@ -69,7 +69,7 @@ def describe_annotation(hint: Any) -> str:
     if kind is Mapping:
         return "a mapping"
     if kind is Sequence:
-        inner = [MANY.get(_split_annotation(one)[0], "") for one in arguments]
+        inner = [PLURALS.get(_split_annotation(one)[0], "") for one in arguments]
         return f"a list of {inner[0]}" if len(inner) == 1 and inner[0] else "a list"
     name = "function" if kind is Callable else getattr(kind, "__name__", str(kind))
     return f"a {name} (a group with a _target_)"

@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 MIN_ESS = 400  # effective samples of each quantity (Vehtari et al. 2021)
 LARGEST_R_HAT = 1.2  # of any number of chains
 RARE_VISITS = 4  # visits of a value, up to which the spread of the draws says too little
-FEWEST = 4  # draws that the diagnostics need
+MIN_DRAWS = 4  # draws that the diagnostics need
 MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # of a quantity
-STUCK = {"ess_bulk": 0.0, "ess_tail": 0.0, "r_hat": np.inf}  # where chains keep different values
-NOISE = 8  # rounding errors by which equal log-probabilities differ, at most
-AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
+STUCK_VALUES = {
+    "ess_bulk": 0.0,
+    "ess_tail": 0.0,
+    "r_hat": np.inf,
+}  # where chains keep different values
+MAX_ROUNDING_ERRORS = 8  # rounding errors by which equal log-probabilities differ, at most
+NUMBERS_AT_ONCE = 2**22  # numbers whose diagnostics are computed together, which bounds the memory
 
 
 def largest_r_hat(chains: int) -> float:
@@ -40,7 +44,7 @@ def round_noise(log_prob: NDArray) -> NDArray[np.float64]:
     largest = float(sizes.max(initial=0))
     if largest == 0 or not np.issubdtype(log_prob.dtype, np.floating):
         return log_prob.astype(np.float64)
-    error = NOISE * float(np.finfo(log_prob.dtype).eps) * largest
+    error = MAX_ROUNDING_ERRORS * float(np.finfo(log_prob.dtype).eps) * largest
     grid = 2.0 ** np.ceil(np.log2(error))
     return np.round(log_prob.astype(np.float64) / grid) * grid
 
@@ -88,9 +92,9 @@ def _quantities(draws: NDArray, measures: Sequence[str]) -> dict[str, NDArray]:
     still, found = _measure_quantities(draws, **{name: every[name] for name in measures})
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
     stuck = still & ~constant
-    if draws.shape[1] >= FEWEST:
-        for name in STUCK.keys() & set(measures):
-            found[name][stuck] = STUCK[name]
+    if draws.shape[1] >= MIN_DRAWS:
+        for name in STUCK_VALUES.keys() & set(measures):
+            found[name][stuck] = STUCK_VALUES[name]
     rows = np.ascontiguousarray(draws.reshape(-1, len(still)).T)  # sums do not depend on the part
     single = rows.shape[1] == 1  # one draw has no spread
     sd = np.full(still.shape, np.nan) if single else rows.std(1, ddof=1)
@@ -107,8 +111,8 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
 
 
 def in_parts(draws: NDArray) -> Iterator[slice]:
-    """The quantities of `draws` `[chains, draws, quantities]` in parts of `AT_ONCE` numbers."""
-    many = max(1, AT_ONCE // max(1, draws.shape[0] * draws.shape[1]))
+    """The quantities of `draws` `[chains, draws, quantities]` in parts of that size."""
+    many = max(1, NUMBERS_AT_ONCE // max(1, draws.shape[0] * draws.shape[1]))
     for first in range(0, max(1, draws.shape[2]), many):
         yield slice(first, first + many)
 
@@ -122,10 +126,10 @@ def _measure_quantities(
     """Which quantities are constant in every chain; the measures, NaN there or of few draws."""
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
     found = {name: np.full(constant.shape, np.nan) for name in measures}
-    if draws.shape[1] < FEWEST:
+    if draws.shape[1] < MIN_DRAWS:
         return constant, found
     (moving,) = np.nonzero(~constant)
-    many = max(1, AT_ONCE // draws[..., 0].size)
+    many = max(1, NUMBERS_AT_ONCE // draws[..., 0].size)
     for first in range(0, len(moving), many):
         some = moving[first : first + many]
         part = draws[:, :, some]

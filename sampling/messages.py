@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-MANY = 25  # options, of which a message does not list all
+MAX_LISTED_OPTIONS = 25  # options, of which a message does not list all
 
 
 def nearest(name: str, options: Iterable[Any]) -> str:
@@ -12,7 +12,7 @@ def nearest(name: str, options: Iterable[Any]) -> str:
     known = sorted(map(str, options))
     if near := get_close_matches(name.lower(), known, cutoff=0.5):
         return f"did you mean {' or '.join(near)}?"
-    if len(known) > MANY:
+    if len(known) > MAX_LISTED_OPTIONS:
         near = get_close_matches(name.lower(), known, cutoff=0.0)
         return f"the nearest of {len(known)} are {', '.join(near)}"
     return f"there is {', '.join(known)}" if known else "there is none"

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
+STORED_FIELDS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
-SHOWN = 20  # rows of the table in a notebook
-AT_ONCE = 2**16  # draws that a function of x is given together
+MAX_SHOWN_ROWS = 20  # rows of the table in a notebook
+DRAWS_AT_ONCE = 2**16  # draws that a function of x is given together
 Function = Callable[[Tensor], Tensor]  # states [n, *domain.shape] -> [n] or [n, ...]
 
 
@@ -92,8 +92,8 @@ class SampleResult:
         )
 
     def _repr_html_(self) -> str:
-        """The line of `print` and the summary, of which at most `SHOWN` rows are shown."""
-        table = self.summary().to_html(max_rows=SHOWN, show_dimensions=False)
+        """The line of `print` and the summary, of which at most `MAX_SHOWN_ROWS` rows are shown."""
+        table = self.summary().to_html(max_rows=MAX_SHOWN_ROWS, show_dimensions=False)
         return f"<p>{html.escape(repr(self))}</p>\n{table}"
 
     @cached_property
@@ -229,7 +229,7 @@ class SampleResult:
             raise ValueError(f"a result is written to a file that ends in .npz, got {path}")
         if DOMAINS.get(kind) is not type(self.domain):
             raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
-        about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
+        about: dict[str, Any] = {name: getattr(self, name) for name in STORED_FIELDS}
         about["domain"] = (
             kind,
             {f.name: getattr(self.domain, f.name) for f in fields(self.domain) if f.init},
@@ -288,8 +288,8 @@ def function_values(
     states = draws.flatten(0, 1)
     for name, function in of.items():
         with torch.no_grad():
-            found = [torch.as_tensor(function(some)) for some in states.split(AT_ONCE)]
-        for value, some in zip(found, states.split(AT_ONCE), strict=True):
+            found = [torch.as_tensor(function(some)) for some in states.split(DRAWS_AT_ONCE)]
+        for value, some in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
             if value.shape[:1] != some.shape[:1]:
                 raise ValueError(
                     f"{name} must map states {list(some.shape)} to [{len(some)}] or "

@@ -10,13 +10,16 @@ from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.adaptation import OPTIMAL, AcceptanceControl, Adaptation, CycleControl
 from latticework.sampling.devices import find_device, free_memory
-from latticework.sampling.diagnostics import AT_ONCE
+from latticework.sampling.diagnostics import NUMBERS_AT_ONCE
 from latticework.sampling.naming import parse_sampler
 
 # The rules of conf/adapt, by the names of their files.
-RULES: dict[str, type[Adaptation]] = {"acceptance": AcceptanceControl, "cycle": CycleControl}
-USEFUL = 100  # draws of a chain, of which a thinning that is advised leaves no fewer
-DIAGNOSED = 80  # bytes that diagnostics take for each number that they read at once
+ADAPTATION_RULES: dict[str, type[Adaptation]] = {
+    "acceptance": AcceptanceControl,
+    "cycle": CycleControl,
+}
+MIN_THINNED_DRAWS = 100  # draws of a chain, of which a thinning that is advised leaves no fewer
+DIAGNOSTIC_BYTES = 80  # bytes that diagnostics take for each number that they read at once
 
 
 def describe_equal_starts(x: Tensor) -> str:
@@ -50,7 +53,9 @@ def require_memory(
         """Bytes of the draws, and of their diagnostics."""
         count = steps // thin * chains
         draws = count * (x[0].numel() * x.element_size() + precision.itemsize)
-        return draws, DIAGNOSED * max(AT_ONCE, count) if diagnose and draws > AT_ONCE else 0
+        return draws, DIAGNOSTIC_BYTES * max(
+            NUMBERS_AT_ONCE, count
+        ) if diagnose and draws > NUMBERS_AT_ONCE else 0
 
     draws, diagnostics = needed(thin)
     if draws + diagnostics <= free:
@@ -60,7 +65,7 @@ def require_memory(
         told += f", their diagnostics {_gigabytes(diagnostics)}"
     fits = [
         more
-        for more in range(2 * thin, steps // USEFUL + 1, thin)
+        for more in range(2 * thin, steps // MIN_THINNED_DRAWS + 1, thin)
         if steps % more == 0 and sum(needed(more)) <= free / 2
     ]
     advice = "take fewer chains or steps"
@@ -98,13 +103,11 @@ def rule_of(adapt: Adaptation | float | str) -> Adaptation:
     """The rule that the argument `adapt` names. Raises ValueError for anything else."""
     if isinstance(adapt, Adaptation):
         return adapt
-    if isinstance(adapt, str) and adapt in RULES:
-        return RULES[adapt]()
+    if isinstance(adapt, str) and adapt in ADAPTATION_RULES:
+        return ADAPTATION_RULES[adapt]()
     if isinstance(adapt, str) and adapt not in OPTIMAL:
-        raise ValueError(
-            f"adapt must be a number, an Adaptation or one of {', '.join([*RULES, *OPTIMAL])}, "
-            f"got {adapt!r}"
-        )
+        names = ", ".join([*ADAPTATION_RULES, *OPTIMAL])
+        raise ValueError(f"adapt must be a number, an Adaptation or one of {names}, got {adapt!r}")
     return AcceptanceControl(adapt)
 
 

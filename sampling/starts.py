@@ -20,8 +20,8 @@ from latticework.sampling.possible import NoStateError, Search, constraints_of
 
 ANNEALED_START_STEPS = 500  # targets that lead to an annealed start
 Path = tuple[EnergyModel, Callable[[Tensor], Any]]  # targets, and what sets their beta
-TRIES = 1000  # draws of a start in search of a state of positive probability
-TRIES_BEFORE_SEARCH = 20  # where the model tells which values are possible together
+MAX_UNIFORM_DRAWS = 1000  # draws of a start in search of a state of positive probability
+MAX_DRAWS_BEFORE_SEARCH = 20  # where the model tells which values are possible together
 ASCENTS = 100  # steps along the gradient between the states
 
 
@@ -49,7 +49,7 @@ def draw_possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     """
     x = model.domain.uniform(chains, rng)
     tells = constraints_of(model, 0) is not None
-    for _ in range(TRIES_BEFORE_SEARCH if tells else TRIES):
+    for _ in range(MAX_DRAWS_BEFORE_SEARCH if tells else MAX_UNIFORM_DRAWS):
         rows = _impossible_rows(x, model)
         if not len(rows):
             return x
@@ -125,14 +125,14 @@ def _states(values: Tensor, domain: Domain) -> Tensor:
 def _other_draws(model: EnergyModel, chains: int, rng: Generator) -> Iterator[Tensor]:
     """States that uniform ones hardly ever are, for a target that is any function of x.
 
-    First, `TRIES` times, states that have frequencies of the values of their own each, such as few
-    ones. Then, `ASCENTS` times, draws from independent sites whose log-odds follow the target's
-    gradient between the states, as long as it has one.
+    First, `MAX_UNIFORM_DRAWS` times, states that have frequencies of the values of their own each,
+    such as few ones. Then, `ASCENTS` times, draws from independent sites whose log-odds follow the
+    target's gradient between the states, as long as it has one.
     """
     domain = model.domain
     if not isinstance(domain, Binary | Categorical | Ordinal):
         return
-    for _ in range(TRIES):
+    for _ in range(MAX_UNIFORM_DRAWS):
         weights = torch.randn(chains, 1, len(domain.values()), generator=rng, device=rng.device)
         yield _independent_sites(weights.square().expand(-1, domain.dim, -1), domain, rng)
     if isinstance(domain, Ordinal):

@@ -15,8 +15,9 @@ from latticework.sampling.diagnostics import (
     split_r_hat,
 )
 
-FAR = 5  # times the excess of R-hat over 1 that is allowed: more steps alone do not help
-ANTITHETIC = 2  # effective samples for a draw, above which draws alternate
+# Times the excess of R-hat over 1 that is allowed: more steps alone do not help.
+R_HAT_EXCESS_RATIO = 5
+MAX_ESS_RATIO = 2  # effective samples for a draw, above which draws alternate
 ADVICE = (
     "try a sampler that changes several sites at once, such as gibbs(sites=2, scan=random) or "
     "hamming_ball, or other starts (x=)"
@@ -25,7 +26,8 @@ ADVICE = (
 
 MIN_RANKED_ENTRIES = 32  # of many, whose ranks are read
 MAX_RANKED_NUMBERS = 2**20  # in all entries whose ranks are read, unless they are that few
-SHORTEST = 10  # draws of a chain that is judged: the ESS of fewer does not depend on the draws
+# Draws of a chain that is judged: the ESS of fewer does not depend on the draws.
+MIN_CHAIN_DRAWS = 10
 
 
 class Convergence(NamedTuple):
@@ -62,9 +64,9 @@ def verdict(
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
     The log-probability and each entry need an R-hat of at most `largest_r_hat` and a bulk ESS of at
-    least `MIN_ESS`; an ESS above `ANTITHETIC` times the draws is refused, because it does not show
-    what draws that alternate hide. Every chain must have moved. Entries that are the same in all
-    draws are left out. Of many entries, those with the largest R-hat without ranks are judged.
+    least `MIN_ESS`; an ESS above `MAX_ESS_RATIO` times the draws is refused, because it does not
+    show what draws that alternate hide. Every chain must have moved. Entries that are the same in
+    all draws are left out. Of many entries, those with the largest R-hat without ranks are judged.
     `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries, which are
     named by `site_names` and the `labels` of each site's values (`entry_name`).
 
@@ -124,8 +126,8 @@ def _why_not_judged(log_prob: NDArray) -> str:
     chains, length = log_prob.shape
     if log_prob.size < MIN_ESS:
         return f"{log_prob.size} draws, at least {MIN_ESS} are needed"
-    if length < SHORTEST:
-        return f"{length} draws a chain, at least {SHORTEST} are needed"
+    if length < MIN_CHAIN_DRAWS:
+        return f"{length} draws a chain, at least {MIN_CHAIN_DRAWS} are needed"
     if chains == 1:
         return "a single chain cannot show what it has missed; take chains=4"
     return ""
@@ -171,13 +173,13 @@ def _judge_extremes(extremes: Extremes, frozen: NDArray) -> tuple[bool, list[str
     measured, size = f"R-hat {r_hat:.4g} at {worst}", f"ESS {least:.0f} at {fewest}"
     if frozen.any():
         return False, [f"does not mix: {frozen.sum()} of {chains} chains never moved", measured]
-    if r_hat - 1 > FAR * (limit - 1):
+    if r_hat - 1 > R_HAT_EXCESS_RATIO * (limit - 1):
         return False, [f"does not mix: {measured}"]
     if r_hat > limit:
         return False, [f"not converged: {measured}, above {limit:.4g} for {chains} chains"]
     if least < MIN_ESS:
         return False, [f"not converged: {size}, below {MIN_ESS}"]
-    if most > ANTITHETIC * draws:
+    if most > MAX_ESS_RATIO * draws:
         text = (
             f"not converged: antithetic, ESS {most:.0f} of {draws} draws at {alternating}: draws "
             "alternate, so the means of sites may be right where other means are not; take "

@@ -193,7 +193,7 @@ def test_samplers_of_some_models_are_checked_on_such_models(name):
 
 def test_a_sweep_that_keeps_the_parity_of_free_sites_is_caught(monkeypatch):
     """Metropolis' rule alone, which changes both free sites of the graph in every sweep."""
-    monkeypatch.setattr(sweep, "TIE", -1.0)
+    monkeypatch.setattr(sweep, "TIE_NATS", -1.0)
     report = lw.check("metropolis_sweep", chains=20_000)
     assert {outcome.check for _, outcome in report.failures} == {"all states reached"}
     assert {name for name, _ in report.failures} == {"graph"}

@@ -121,7 +121,7 @@ def test_pairs_are_of_different_sites(sites):
     """All pairs of few sites; of many sites as many as are compared, without a list of all."""
     codes = torch.randint(2, (3, sites), generator=torch.Generator().manual_seed(0))
     equal, names = permutation._pairs(codes, torch.Generator().manual_seed(0))
-    assert len(names) == min(permutation.PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
+    assert len(names) == min(permutation.MAX_PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
     for name, column in zip(names, equal.T, strict=True):
         first, second = map(int, re.findall(r"x\[(\d+)\]", name))
         assert first < second < sites

@@ -38,7 +38,7 @@ FIELD, WAVE = torch.linspace(-2, 2, 20), torch.linspace(-1, 1, 18)
 def short_blocks():
     """Blocks of two steps, which compile sooner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_block, "BLOCK", 2)
+        patch.setattr(fused_block, "BLOCK_STEPS", 2)
         yield
 
 
@@ -114,7 +114,7 @@ LATTICE = lw.Lattice((3, 4), 0.2).double()
 )
 def test_compiled_steps_make_the_decisions_of_eager_ones(name, model, monkeypatch):
     """One of each kind of step. Blocks of one step compile sooner."""
-    monkeypatch.setattr(fused_block, "BLOCK", 1)
+    monkeypatch.setattr(fused_block, "BLOCK_STEPS", 1)
     follow(parse_sampler(name), model)
 
 
@@ -233,13 +233,13 @@ def test_another_law_is_noticed(wrong):
 @pytest.fixture
 def interpreted(uncompiled, monkeypatch):
     """Blocks of two steps that PyTorch interprets, for what is done with them."""
-    monkeypatch.setattr(fused_block, "BLOCK", 2)
+    monkeypatch.setattr(fused_block, "BLOCK_STEPS", 2)
 
 
 @pytest.mark.slow
 def test_numbers_depend_on_the_seed_alone(monkeypatch):
     """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
-    monkeypatch.setattr(fused_block, "CALLS", 4)
+    monkeypatch.setattr(fused_block, "MAX_BLOCKS_AT_ONCE", 4)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
     x = started(model, double=False)

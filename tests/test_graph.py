@@ -15,7 +15,7 @@ import latticework as lw
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.compiled.sweep_graph import CHUNK
-from latticework.samplers.sweep import TIE, TRIED
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 
 DATA = Path(os.environ.get("LATTICEWORK_DATA", "data"))
 
@@ -189,7 +189,7 @@ def plain_sweep(
                 level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]
                 rarer = level < 1 / (1 + np.exp(abs(odds)))
                 gain = odds * (other - x[site])
-                share = TRIED if abs(gain) <= TIE else 1
+                share = TIE_SHARE if abs(gain) <= TIE_NATS else 1
                 tried = other if level < share * min(1, np.exp(gain)) else x[site]
                 x[site] = tried if metropolis else rarer != (odds > 0)
             chunk += 1

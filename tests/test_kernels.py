@@ -271,7 +271,7 @@ def test_states_without_probability_are_never_entered(row, monkeypatch):
 
     4,000 chains of 8 steps enter a state that has a share of 10^-3 of the moves.
     """
-    monkeypatch.setattr(variations, "MASKED", (4000, 8))
+    monkeypatch.setattr(variations, "MASKED_CHAINS_AND_STEPS", (4000, 8))
     case = CheckCase(row.sampler, TARGETS[row.targets[0]], 1e-9)
     for name in ("impossible states", "unknown states"):
         outcome = CHECKS[name](case)

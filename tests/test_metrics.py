@@ -394,7 +394,7 @@ def test_a_large_mean_does_not_hide_the_error(offset):
 def test_quantities_in_parts_have_the_numbers_of_all_at_once(monkeypatch):
     draws = np.random.default_rng(0).integers(0, 3, (3, 50, 7))
     whole = quantities(draws)
-    monkeypatch.setattr(diagnostics, "AT_ONCE", 3 * 50 * 2)
+    monkeypatch.setattr(diagnostics, "NUMBERS_AT_ONCE", 3 * 50 * 2)
     for name, values in quantities(draws).items():
         np.testing.assert_array_equal(values, whole[name])
 

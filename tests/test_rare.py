@@ -86,7 +86,7 @@ def extremes(monkeypatch):
         return self.copy_(numbers[torch.randint(len(numbers), self.shape, generator=rng)])
 
     monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
-    monkeypatch.setattr(distributions, "FEW", 0)
+    monkeypatch.setattr(distributions, "MAX_BERNOULLI_ENTRIES", 0)
 
 
 @pytest.mark.usefixtures("extremes")

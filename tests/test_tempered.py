@@ -25,7 +25,7 @@ from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.fused import Fused
 from latticework.samplers.ladder import (
-    LADDERS,
+    LEARNING_LADDERS,
     MAX_LEVELS,
     LadderState,
     even_schedule,
@@ -154,7 +154,7 @@ def test_recorded_steps_keep_the_joint_law(kernel, name, scales, uncompiled):
 @pytest.mark.slow
 def test_fused_chains_tell_log_z(monkeypatch):
     """Blocks of two steps, compiled; the schedule is learned eagerly and the same."""
-    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK", 2)
+    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 2)
     target = TARGETS["binary"]
     settings = {"steps": 600, "burn_in": 100, "chains": 8, "diagnose": False, "seed": 0}
     tempered, found = lw.Tempered(lw.GWG(), rounds=4, levels=6), {}
@@ -534,7 +534,7 @@ def test_the_number_of_learned_levels_is_bounded(monkeypatch):
     assert MAX_LEVELS > 100
     model = lw.Lattice((30,), 0.0, 3.0)
     found = learn_ladder(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state
-    assert found.level.shape == (7, LADDERS)
+    assert found.level.shape == (7, LEARNING_LADDERS)
 
 
 def errors_off(found, exact, ladders):

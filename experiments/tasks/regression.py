@@ -21,7 +21,7 @@ from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
 from latticework.models.abilities import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import FEWEST, convergence
+from latticework.sampling.diagnostics import MIN_DRAWS, convergence
 from latticework.sampling.loop_state import LoopState
 
 
@@ -124,7 +124,7 @@ def regression(
     run.save("last", x=memory.chain.state.x)
     run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=test.targets)
     trace = memory.trace.cpu().numpy()
-    if len(trace) >= FEWEST:
+    if len(trace) >= MIN_DRAWS:
         shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(trace.shape[1])}
         run.save("convergence", **convergence(trace), **shape)
 

@@ -26,7 +26,7 @@ from latticework.samplers.base import Sampler
 from latticework.samplers.ladder import LadderState
 from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat
+from latticework.sampling.diagnostics import MIN_DRAWS, convergence, largest_r_hat
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import exact_if_cheap
@@ -206,7 +206,7 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
     Returns whether diagnostics were saved.
     """
     arrays = metric_arrays(metrics, carries)
-    diagnosed = len(arrays.get("trace", ())) >= FEWEST
+    diagnosed = len(arrays.get("trace", ())) >= MIN_DRAWS
     if diagnosed:
         trace = arrays["trace"].cpu().numpy()
         thin = next(metric.thin for metric in metrics if isinstance(metric, Trace))

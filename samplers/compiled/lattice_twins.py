@@ -15,7 +15,7 @@ from latticework.samplers.compiled.langevin import scales
 from latticework.samplers.compiled.lattice_tables import Tables, gains_of, join_rows, tables_of
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
-from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SweepTwin(AllSitesLatticeTwin):
         logits = gains_of(form.odds)
         if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain)) or less
             loss = np.minimum(logits, 0)
-            loss = loss + np.where(np.abs(logits) <= TIE, np.log(TRIED), 0)
+            loss = loss + np.where(np.abs(logits) <= TIE_NATS, np.log(TIE_SHARE), 0)
             with np.errstate(divide="ignore"):
                 logits = np.where(loss < 0, loss - np.log(-np.expm1(loss)), np.inf)
         return tables_of(form.kind, logits, excess=np.empty(0), passes=form.colours)

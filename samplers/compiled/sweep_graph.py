@@ -23,7 +23,7 @@ from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, p
 from latticework.samplers.compiled.philox import below, fill_sites, philox
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
@@ -141,13 +141,13 @@ def find_fields(fields, total, form, now, order, begin, rows):
 def tried(word, odds):
     """Whether a site at its likely value flips by the rule of `samplers.sweep`."""
     share = exp32(-abs(odds))
-    return below(word, F(TRIED) * share if abs(odds) <= F(TIE) else share)
+    return below(word, F(TIE_SHARE) * share if abs(odds) <= F(TIE_NATS) else share)
 
 
 @inlined
 def taken(word, odds):
     """Whether a site at its unlikely value flips: always, unless it is a tie."""
-    return (abs(odds) > F(TIE)) | below(word, F(TRIED))
+    return (abs(odds) > F(TIE_NATS)) | below(word, F(TIE_SHARE))
 
 
 @lean

@@ -13,10 +13,10 @@ from latticework.models.domains import Categorical, Domain
 from latticework.sampling.mmd import kernel
 
 MAX_MMD_DRAWS = 1000  # draws of each set whose distances are computed
-PAIRS = 500  # pairs of sites that are compared
-LEVELS = 50  # of the log-probability
-DIVIDED = 100  # divisions that are computed together
-AT_ONCE = 4096  # states that are evaluated together
+MAX_PAIRS = 500  # pairs of sites that are compared
+LOG_PROB_LEVELS = 50  # of the log-probability
+DIVISIONS_AT_ONCE = 100  # divisions that are computed together
+STATES_AT_ONCE = 4096  # states that are evaluated together
 COMPARISONS = 5  # that are decided by a permutation test
 
 Statistic = Callable[[Tensor], Tensor]  # divisions [n, states], 1.0 for the draws -> [n]
@@ -45,7 +45,7 @@ def compare_states(
     near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
 
     count = ceil(2 * COMPARISONS / error)
-    levels = values.sort().values[torch.linspace(0, len(values) - 1, LEVELS).long()]
+    levels = values.sort().values[torch.linspace(0, len(values) - 1, LOG_PROB_LEVELS).long()]
     below = (values.unsqueeze(1) <= levels).float()
     statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
     statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
@@ -78,8 +78,8 @@ def _permute(
     The statistics have the shape `[count]`.
     """
     found: dict[str, list[Tensor]] = {name: [] for name in statistics}
-    for start in range(0, count, DIVIDED):
-        order = torch.rand(min(DIVIDED, count - start), n + m, generator=rng).argsort(1)
+    for start in range(0, count, DIVISIONS_AT_ONCE):
+        order = torch.rand(min(DIVISIONS_AT_ONCE, count - start), n + m, generator=rng).argsort(1)
         if start == 0:
             order[0] = torch.arange(n + m)
         division = (order < n).float()
@@ -105,13 +105,13 @@ def _sites(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
 
 
 def _pairs(codes: Tensor, rng: Generator) -> tuple[Tensor, list[str]]:
-    """Whether two sites have the same value, for all pairs or `PAIRS` random ones."""
+    """Whether two sites have the same value, for all pairs or `MAX_PAIRS` random ones."""
     sites = codes.shape[1]
-    if sites * (sites - 1) // 2 <= PAIRS:
+    if sites * (sites - 1) // 2 <= MAX_PAIRS:
         first, second = torch.triu_indices(sites, sites, 1)
     else:
-        start = torch.randint(sites, (PAIRS,), generator=rng)
-        shift = torch.randint(1, sites, (PAIRS,), generator=rng)
+        start = torch.randint(sites, (MAX_PAIRS,), generator=rng)
+        shift = torch.randint(1, sites, (MAX_PAIRS,), generator=rng)
         first, second = torch.stack((start, (start + shift) % sites)).sort(0).values
     names = [f"x[{i}] = x[{j}]" for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     return (codes[:, first] == codes[:, second]).float(), names
@@ -173,7 +173,7 @@ def _mmd(codes: Tensor, values: int) -> Statistic:
 def evaluate_draws(x: Tensor, model: EnergyModel) -> Tensor:
     """The target at each of `x` `[n, *domain.shape]`, float64 `[n]`."""
     with torch.no_grad():
-        values = torch.cat([model.log_prob(some).double() for some in x.split(AT_ONCE)])
+        values = torch.cat([model.log_prob(some).double() for some in x.split(STATES_AT_ONCE)])
     if values.isnan().any():
         raise ValueError(f"the target is NaN at {int(values.isnan().sum())} of the draws")
     return values

@@ -35,8 +35,9 @@ from latticework.sampling.checking.targets import Target
 
 SEARCH = (1024, 64)  # chains, at least, and steps in which every site must change
 STARTS = 32  # chains of the search for each state
-ENOUGH = 30  # moves for each state, from which states that no move connects are told apart
-RARE = 1e-3  # probability of states that need not be reached
+# Moves for each state, from which states that no move connects are told apart.
+MIN_MOVES_PER_STATE = 30
+RARE_PROBABILITY = 1e-3  # probability of states that need not be reached
 
 
 def examine(case: CheckCase) -> Iterator[CheckOutcome]:
@@ -154,11 +155,11 @@ def reachability(case: CheckCase) -> CheckOutcome:
         )
     if case.sampler.interacting:
         return CheckOutcome("ok", searched)
-    if moves < ENOUGH * len(target.inner):
+    if moves < MIN_MOVES_PER_STATE * len(target.inner):
         return CheckOutcome("-", f"{searched} made only {moves} moves; every site changed")
     _, group = connected_components(moved, directed=False)
     inside = group == np.bincount(group, target.law).argmax()
-    if (rest := target.law[~inside].sum()) <= RARE:
+    if (rest := target.law[~inside].sum()) <= RARE_PROBABILITY:
         return CheckOutcome("ok", searched)
     one, other = (
         target.states[np.where(part, target.law, 0).argmax()].tolist() for part in (inside, ~inside)

@@ -19,7 +19,7 @@ from latticework.samplers.base import Sampler
 from latticework.sampling.devices import device_of
 from latticework.sampling.targets import why_unsupported
 
-LARGEST = 1024  # states of a target: all pairs of them are counted
+MAX_STATES = 1024  # states of a target: all pairs of them are counted
 
 
 class Asymmetric(EnergyModel):
@@ -135,16 +135,16 @@ class Target:
 
 
 def require_listable(domain: Domain, name: str) -> None:
-    """Raise ValueError unless a target called `name` has at most LARGEST states on the domain."""
+    """Raise ValueError if a target called `name` has over MAX_STATES states on the domain."""
     if isinstance(domain, Integer):
         raise ValueError(
             f"{name} has infinitely many states; give a target whose states can be listed, such as "
             "the same function with --domain ordinal:SITES,VALUES. Without --target, --domain "
             "integers and --domain naturals each name a target that is ready to check on"
         )
-    if (count := domain.count()) > LARGEST:
+    if (count := domain.count()) > MAX_STATES:
         raise ValueError(
-            f"{name} has {count} states; give a target of at most {LARGEST}, all of whose "
+            f"{name} has {count} states; give a target of at most {MAX_STATES}, all of whose "
             "transitions are counted"
         )
 

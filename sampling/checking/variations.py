@@ -20,11 +20,11 @@ from latticework.sampling.checking.check_case import (
 )
 from latticework.sampling.checking.targets import Target
 
-ALONE = (80, 4)  # runs of one chain, and the steps of each
-MOVES = 64  # moves to one site, at least, that many copies have together
-MANY = (250, 64)  # chains and steps on many sites
-LONGEST = 20  # steps a site, after which a site that never changed is stuck
-MASKED = (20_000, 8)  # chains and steps among impossible states
+SINGLE_RUNS_AND_STEPS = (80, 4)  # runs of one chain, and the steps of each
+MIN_MOVES_OF_COPIES = 64  # moves to one site, at least, that many copies have together
+COPY_CHAINS_AND_STEPS = (250, 64)  # chains and steps on many sites
+MAX_STEPS_PER_SITE = 20  # steps a site, after which a site that never changed is stuck
+MASKED_CHAINS_AND_STEPS = (20_000, 8)  # chains and steps among impossible states
 
 
 class Copies(EnergyModel):
@@ -72,7 +72,12 @@ def one_chain(case: CheckCase) -> CheckOutcome:
         return CheckOutcome("-", why)
     if not case.sampler.stationary_start:
         return CheckOutcome("-", "each chain would need a burn-in")
-    target, sampler, rng, (runs, steps) = case.target, case.fresh(), case.rng(5), ALONE
+    target, sampler, rng, (runs, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(5),
+        SINGLE_RUNS_AND_STEPS,
+    )
     starts, found = case.start(runs), []
     state = sampler.init(starts[:1], target.model)
     for x in starts.split(1):
@@ -86,9 +91,14 @@ def one_chain(case: CheckCase) -> CheckOutcome:
 
 def many_sites(case: CheckCase) -> CheckOutcome:
     """Chains on independent copies of the target: their law after many steps, and every site."""
-    target, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(6), MANY
+    target, sampler, rng, (chains, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(6),
+        COPY_CHAINS_AND_STEPS,
+    )
     domain, chains = target.domain, min(case.chains, chains)
-    model = Copies(target.model, ceil(MOVES / (domain.dim * domain.moves)))
+    model = Copies(target.model, ceil(MIN_MOVES_OF_COPIES / (domain.dim * domain.moves)))
     x = model.join_states(target.draw(target.law, chains * model.copies, rng))
     try:
         state = sampler.init(x, model)
@@ -99,7 +109,7 @@ def many_sites(case: CheckCase) -> CheckOutcome:
         state = case.settle(state, model, rng)
     free = torch.tensor([target.is_free(site) for site in range(domain.dim)], device=x.device)
     stuck, done = free.repeat_interleave(model.copies), 0
-    while done < steps or (stuck.any() and done < LONGEST * len(stuck)):
+    while done < steps or (stuck.any() and done < MAX_STEPS_PER_SITE * len(stuck)):
         before = state.x.clone()
         state, _ = sampler.step(state, model, rng)
         stuck &= (state.x == before).view(chains, len(stuck), -1).all(-1).all(0)
@@ -138,7 +148,12 @@ def _check_masked_target(case: CheckCase, value: float) -> CheckOutcome:
     """Chains on the target with `value` in the second and the third likeliest state."""
     if why := _why_not_counted(case):
         return CheckOutcome("-", why)
-    whole, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(7), MASKED
+    whole, sampler, rng, (chains, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(7),
+        MASKED_CHAINS_AND_STEPS,
+    )
     _, *masked = whole.inner[whole.law[whole.inner].argsort()[::-1][:3]]
     target = Target(Masked(whole.model, whole.states[masked], value), whole.box)
     chains = min(case.chain_count, chains)

@@ -9,7 +9,7 @@ chains agree. Two samplers disagree in these tests between independent chains:
 - k of one's C chains end above the largest log-probability of the n effective draws of a mixed one.
   For draws of one law this has probability C! (C + n - k)! / ((C - k)! (C + n)!).
 
-Samplers of one law disagree with probability `LEVEL` at most (Bonferroni).
+Samplers of one law disagree with probability `DISAGREEMENT_LEVEL` at most (Bonferroni).
 """
 
 import warnings
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-LEVEL = 1e-3
+DISAGREEMENT_LEVEL = 1e-3
 NAMED = 4  # further quantities that a sentence names
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the targets' precision
 
@@ -49,7 +49,7 @@ def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> li
     pairs = [pair for pair in combinations(seen, 2) if pair[0].mixed and pair[1].mixed]
     tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
     behind = [(low, high) for low, high in tried if not high.mixed]
-    level = LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
+    level = DISAGREEMENT_LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
     found: dict[frozenset[str], str] = {}
     for one, other in pairs:
         p = _p(one, other, "two-sided")

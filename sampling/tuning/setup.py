@@ -35,7 +35,7 @@ from latticework.sampling.tuning.study import new_local_study
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
-DIAGNOSED = 512  # sites that diagnostics read, at most
+MAX_DIAGNOSED_SITES = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
@@ -331,7 +331,7 @@ def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Samp
 
 
 def quality(*results: SampleResult) -> Quality:
-    """The diagnostics over the chains of all `results`, of at most DIAGNOSED sites evenly spaced.
+    """The diagnostics over the chains of all `results`, of some sites evenly spaced if many.
 
     A site at which all draws of all chains are alike is left out: its law may be that narrow, and
     chains that start at random states are not stuck at one value. R-hat is infinite and the ESS 0
@@ -382,7 +382,7 @@ def ess_of_worst(runs: Sequence[Quality]) -> list[float]:
 
 
 def diagnosed_sites(sites: int) -> torch.Tensor:
-    """The sites that diagnostics read: all, or DIAGNOSED of them evenly spaced."""
-    if sites <= DIAGNOSED:
+    """The sites that diagnostics read: all, or MAX_DIAGNOSED_SITES of them evenly spaced."""
+    if sites <= MAX_DIAGNOSED_SITES:
         return torch.arange(sites)
-    return torch.linspace(0, sites - 1, DIAGNOSED).long()
+    return torch.linspace(0, sites - 1, MAX_DIAGNOSED_SITES).long()
