@@ -32,7 +32,7 @@ from latticework.samplers.inductor import (
 )
 
 MAX_POSITION_ENTRIES = 2**17  # entries of the positions of a block: of larger ones there are fewer
-# Blocks whose numbers are drawn, and whose steps are summed, at once; and, of several, their entries.
+# Blocks whose numbers are drawn and whose steps are summed at once, and entries of several.
 MAX_BLOCKS_AT_ONCE = 64
 MAX_ENTRIES_AT_ONCE = 2**20
 
