@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad, softplus
 
-LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
+FUSING_ENTRIES = 2**14  # from here on, arithmetic costs more than the calls of operations
 # Entries up to which PyTorch's `bernoulli_`, a call less, is the fastest.
 MAX_BERNOULLI_ENTRIES = 512
 TWO_STAGES_FROM = 512  # entries of a categorical distribution
@@ -93,7 +93,7 @@ def uniform_like(x: Tensor, rng: Generator) -> Tensor:
 
 def _one_by_one(x: Tensor, rng: Generator) -> bool:
     """Whether numbers in the shape of `x` are drawn in float64; else as `_signed_distances`."""
-    few = x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE
+    few = x.is_cuda or x.dtype != torch.float32 or x.numel() < FUSING_ENTRIES
     return few or isinstance(rng, Tape)
 
 
@@ -165,7 +165,9 @@ def softplus_sum(z: Tensor) -> Tensor:
     For large tensors, max(z, 0) + log(1 + exp(-|z|)): 32 of these numbers between 1 and 2 are
     multiplied before one logarithm is taken.
     """
-    if z.is_cuda or z.numel() < LARGE or type(z) is not Tensor:  # these fuse where z is traced
+    if (
+        z.is_cuda or z.numel() < FUSING_ENTRIES or type(z) is not Tensor
+    ):  # these fuse where z is traced
         return softplus(z).sum(-1)
     memory = z.abs()
     factors = memory.neg_().exp_().add_(1)

@@ -206,8 +206,8 @@ class Factors(EnergyModel):
                 block = dict.fromkeys(scope[first : first + sites])
                 while len(block) < sites:
                     missing, around = sites - len(block), (j for i in block for j in near[i])
-                    more = _others(around, block, missing)
-                    block |= more or _others(range(len(near)), block, missing)
+                    more = _different_sites(around, block, missing)
+                    block |= more or _different_sites(range(len(near)), block, missing)
                 found.add(tuple(sorted(block)))
         return torch.tensor(sorted(found), device=self.flat.device)
 
@@ -352,7 +352,7 @@ class Factors(EnergyModel):
         return self._of_sites(x, site).squeeze(1)
 
 
-def _others(sites: Iterable[int], block: dict[int, None], count: int) -> dict[int, None]:
+def _different_sites(sites: Iterable[int], block: dict[int, None], count: int) -> dict[int, None]:
     """The first `count` different sites that are not in the block, in order."""
     more: dict[int, None] = {}
     for site in sites:

@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.distributions import LARGE, bernoulli_mask
+from latticework.models.distributions import FUSING_ENTRIES, bernoulli_mask
 from latticework.models.domains import SWAPS, Binary, Domain, Subset
 from latticework.moved import RenamedMethods
 from latticework.samplers.checks import check_start
@@ -239,7 +239,7 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
             return a
         rows = chosen if a.ndim == 1 else chosen.view(-1, *[1] * (a.ndim - 1))
         plain = type(a) is Tensor and not a.is_cuda and a.dtype == torch.float32
-        if not plain or a.numel() < LARGE:
+        if not plain or a.numel() < FUSING_ENTRIES:
             return torch.where(rows, a, b)
         # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
         bits, other = a.view(torch.int32), b.view(torch.int32)

@@ -94,7 +94,7 @@ def check_shortcuts(
     if not local and not model.quadratic:
         return
     sites = torch.linspace(0, dim - 1, min(PROBES, dim), device=x.device).long()
-    moves = domain.leaving(x, x.new_zeros(1, dim, domain.moves).squeeze(-1)).view(dim, -1)
+    moves = domain.leaving_logits(x, x.new_zeros(1, dim, domain.moves).squeeze(-1)).view(dim, -1)
     move = moves.isfinite().float().argmax(-1).index_select(0, sites)  # the first that leaves x
     y = domain.move_one(x.expand(len(sites), *x.shape[1:]), (sites * domain.moves + move)[:, None])
     rows = torch.cat((x, y))

@@ -58,7 +58,7 @@ def record_step(
             step(Tape(row), leaves)
         with Operations() as again:
             step(Tape(row), leaves)
-        if once.calls != again.calls or not all(map(_same, once.read, again.read)):
+        if once.calls != again.calls or not all(map(same_tensor, once.read, again.read)):
             raise NotFusedError("its step keeps a state from call to call")
         graph = make_fx(
             lambda *given: step(Tape(given[-1]), list(given[:-1])),
@@ -127,7 +127,7 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same_tensor(one: Tensor, other: Tensor) -> bool:
     alike = one.shape == other.shape and one.dtype == other.dtype
     return one is other or (alike and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))
 

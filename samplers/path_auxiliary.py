@@ -73,7 +73,7 @@ class PAFS(Sampler):
 
 def half_gains(x: Tensor, grad: Tensor, domain: Domain) -> Tensor:
     """Half the gain of every move that leaves `x`, -inf for others, `[chains, dim * moves]`."""
-    return domain.leaving(x, domain.gains(x, grad).mul_(0.5))
+    return domain.leaving_logits(x, domain.gains(x, grad).mul_(0.5))
 
 
 def _of_sites(logits: Tensor) -> Tensor:

@@ -178,12 +178,12 @@ def _eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
     Those of the latest matrix are kept, because a search over step sizes, and runs over seeds, ask
     for the same ones. They take 20 n^2 bytes of memory.
     """
-    if not (_latest and _same(_latest[0][0], matrix)):
+    if not (_latest and same_tensor(_latest[0][0], matrix)):
         _latest[:] = [(matrix, *torch.linalg.eigh(matrix.double()))]
     return _latest[0][1:]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same_tensor(one: Tensor, other: Tensor) -> bool:
     return one.device == other.device and one.dtype == other.dtype and torch.equal(one, other)
 
 

@@ -144,7 +144,7 @@ def make_block(
     for metric in metrics:
         wanted = wanted.with_those_of(metric.wanted or SumRequest())
 
-    def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
+    def update_carries(carries: list, state: Any, sums: Steps, steps: int) -> list:
         return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
 
     if isinstance(sampler, MultiStepSampler):
@@ -152,7 +152,7 @@ def make_block(
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
             state, sums = kernel.advance(state, model, rng, steps, wanted)
-            return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
+            return state, update_carries(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
 
         return in_one_call
 
@@ -161,7 +161,9 @@ def make_block(
             before = state.x.clone() if wanted.changed else state.x
             state, info = sampler.step(state, model, rng)
             if metrics:
-                carries = updated(carries, state, Steps.of_one(before, state, info, wanted), 1)
+                carries = update_carries(
+                    carries, state, Steps.of_one(before, state, info, wanted), 1
+                )
         return state, carries
 
     return one_by_one

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 import latticework as lw
-from latticework.sampling.checking.targets import SMALL, Asymmetric, Target
+from latticework.sampling.checking.targets import SMALL_TARGETS, Asymmetric, Target
 
 Model = TypeVar("Model", bound=lw.EnergyModel)
 
@@ -60,7 +60,7 @@ def _either() -> lw.Factors:
 
 
 TARGETS = {
-    **{name: make() for name, make in SMALL.items()},
+    **{name: make() for name, make in SMALL_TARGETS.items()},
     # Fewer values than those of `check`: some laws are sums over all paths of several moves.
     "categorical": Target(Asymmetric(lw.Categorical(2, 3))),
     "ordinal": Target(Asymmetric(lw.Ordinal(2, 4), scale=0.6, width=0.3)),

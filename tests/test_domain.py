@@ -28,7 +28,7 @@ def test_the_reverse_of_a_move_leads_back(domain):
     rng = Generator().manual_seed(2)
     x = domain.uniform(500, rng)
     logits = torch.randn(500, domain.movers, domain.moves, generator=rng)
-    leaving = domain.leaving(x, logits.squeeze(-1))
+    leaving = domain.leaving_logits(x, logits.squeeze(-1))
     index = draw_categorical(leaving.softmax(-1), rng)
     y = domain.move_one(x, index)
     domain.check(y)

@@ -123,7 +123,7 @@ def shared_fields(
 
     def make() -> dict[str, Tensor]:
         learnt, spent = course.learn_fields(sampler)
-        left = [each.without(spent) for each in allowed]
+        left = [each.subtract(spent) for each in allowed]
         fields: dict[str, Any] = {}
         rate = 0.0
         if space:

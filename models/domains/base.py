@@ -43,6 +43,7 @@ class Domain(RenamedMethods, ABC):
 
     old_names: ClassVar = {
         "allowed": "allowed_values",
+        "leaving": "leaving_logits",
         "listed": "list_states",
         "taken": "moves_between",  # of several moves a site
     }
@@ -104,7 +105,7 @@ class Domain(RenamedMethods, ABC):
     # One site moves.
 
     @abstractmethod
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """`logits` as `[chains, dim * moves]`, -inf for moves to `x` or out of the domain."""
 
     @abstractmethod
@@ -192,7 +193,7 @@ class SeveralMoves(Domain):
     def log_weight(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
         return logits.gather(-1, self.moves_between(x, y).unsqueeze(-1)).sum((-2, -1))
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         stays = one_hot(self.moves_between(x, x), self.moves)
         return logits.masked_fill(stays, -torch.inf).flatten(1)
 

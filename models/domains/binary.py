@@ -104,7 +104,7 @@ class Binary(Domain):
     def log_weight_ratio(self, x: Tensor, y: Tensor, logits: Tensor, back: Tensor) -> Tensor:
         return torch.linalg.vecdot(self.indicator(x, y), back - logits)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:

@@ -69,9 +69,9 @@ class Mixed(Categorical):
         """Values that a site does not have are -inf."""
         return super().gains(x, grad).masked_fill(~self._every(x), -torch.inf)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """Values that a site does not have are -inf, whatever their logits."""
-        return super().leaving(x, logits.masked_fill(~self._every(x), -torch.inf))
+        return super().leaving_logits(x, logits.masked_fill(~self._every(x), -torch.inf))
 
     def apply(self, x: Tensor, move: Tensor) -> Tensor:
         """A value that a site does not have, of probability 0, is read as its last one."""

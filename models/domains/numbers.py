@@ -100,9 +100,9 @@ class Integer(Numbers):
         """Moves that leave the domain have gain -inf."""
         return self._forbid_outside(x, super().gains(x, grad))
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """Moves that leave the domain are -inf, whatever their logits."""
-        return super().leaving(x, self._forbid_outside(x, logits))
+        return super().leaving_logits(x, self._forbid_outside(x, logits))
 
     def _forbid_outside(self, x: Tensor, logits: Tensor) -> Tensor:
         """`logits` with -inf for the moves that end below `low`."""

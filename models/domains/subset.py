@@ -97,7 +97,7 @@ class Subset(Domain):
     def distances(self, x: Tensor) -> Tensor:
         return x.new_full((), 2 * (self.high - self.low) ** 2)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits.flatten(1)
 
     def _swap(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
-from latticework.samplers.compiled.graph import renew, spread
+from latticework.samplers.compiled.graph import add_to_neighbours, renew
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
@@ -110,7 +110,7 @@ def move(first, last, form, rule, state, keys, sums):
             flips = list_flips(flipped, found, marks, marks.view(np.uint64))
             for f in range(flips):
                 i = flipped[f]
-                spread(starts, near, slope, after, i, away_from(now[i]))
+                add_to_neighbours(starts, near, slope, after, i, away_from(now[i]))
             total, level = weigh(there, now, marks, after, rule), unit(words[sites])
             beyond = excess(flipped, flips, now, own, here, after, there) if rule.jumps else 0.0
             if settle(c, rule.adjusted, flips, level, total, normaliser, sums, beyond):

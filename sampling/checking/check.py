@@ -161,7 +161,7 @@ class CheckReport(TableReport):
         ]
         yield Text(
             "It declares exact = False, so a bias is no failure. Total variation distance from "
-            f"the target after {self.case.later} steps from exact draws, with {counted}: "
+            f"the target after {self.case.second_step} steps from exact draws, with {counted}: "
             f"{', '.join(biases) or 'not measured'}."
         )
 
@@ -191,14 +191,15 @@ class CheckReport(TableReport):
                     sizes.setdefault(outcome.check, []).append(outcome.visible)
         if "invariance" not in sizes:  # what fails was found
             return ""
+        texts = [f"{name} {_describe_spread(errors)}" for name, errors in sizes.items()]
         return (
             "The smallest relative error of a state's probability that would be found in half of "
-            f"all trials: {', '.join(f'{name} {_spread(s)}' for name, s in sizes.items())}. Four "
+            f"all trials: {', '.join(texts)}. Four "
             "times --chains halves that of invariance."
         )
 
 
-def _spread(parts: list[float]) -> str:
+def _describe_spread(parts: list[float]) -> str:
     """The least and the largest of `parts`, in per cent."""
     ends = [f"{100 * part:.{0 if part > 0.1 else 1}f}" for part in (min(parts), max(parts))]
     return f"{' to '.join(dict.fromkeys(ends))} %"

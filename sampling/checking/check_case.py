@@ -75,7 +75,7 @@ class CheckCase:
         )
 
     @property
-    def later(self) -> int:
+    def second_step(self) -> int:
         """The steps before the second count: a bias needs many to show its size."""
         return SECOND_TEST_STEPS if self.sampler.exact else SETTLING
 
@@ -113,9 +113,9 @@ class CheckCase:
             x = self.target.draw(self.target.law, self.chain_count, rng)
             state = self.settle(sampler.init(x.clone(), self.target.model), self.target.model, rng)
             found = [self.target.index(state.x)]
-            for step in range(1, self.later + 1):
+            for step in range(1, self.second_step + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
-                if step in (1, self.later):
+                if step in (1, self.second_step):
                     found.append(self.target.locate(state.x))
         return found
 

@@ -97,16 +97,16 @@ def invariance(case: CheckCase) -> CheckOutcome:
             law * (1 - law) / (2 * np.pi * case.chain_count)
         ).sum()  # mean of exact draws
         detail = (
-            f"after {case.later} steps from exact draws, the law of {case.chain_count} chains is "
-            f"at total variation distance {bias:.2g} from the target; exact draws would be "
+            f"after {case.second_step} steps from exact draws, the law of {case.chain_count} "
+            f"chains is at total variation distance {bias:.2g} from the target; exact draws would be "
             f"at about {noise:.2g}"
         )
         return CheckOutcome("no" if any(wrong) else "ok", detail, bias=bias)
-    for steps, found in zip(("1 step", f"{case.later} steps"), wrong, strict=True):
+    for steps, found in zip(("1 step", f"{case.second_step} steps"), wrong, strict=True):
         if found:
             detail = f"after {steps} from exact draws, {found}"
             return CheckOutcome("fails", detail, worst_flow(case))
-    detail = f"{case.chain_count} chains, after 1 and {case.later} steps"
+    detail = f"{case.chain_count} chains, after 1 and {case.second_step} steps"
     power = smallest_visible_error(case.chain_count, case.target.law, case.level)
     return CheckOutcome("ok", detail, visible=power)
 

@@ -158,7 +158,7 @@ def _rbm() -> RBM:
 
 # A target of each kind of state space, made when asked for. On a site of several values, three at
 # least have probabilities that matter: with two, wrong ratios of values cancel.
-SMALL: dict[str, Callable[[], Target]] = {
+SMALL_TARGETS: dict[str, Callable[[], Target]] = {
     "binary": lambda: Target(Asymmetric(Binary(3))),
     "spins": lambda: Target(Asymmetric(Binary(3, -1, 1), scale=0.7)),
     "categorical": lambda: Target(Asymmetric(Categorical(2, 6), scale=0.7, seed=9)),
@@ -179,7 +179,7 @@ STRUCTURED: dict[str, Callable[[], Target]] = {
     "potts": lambda: Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
     "tables": lambda: Target(_tables()),
 }
-EVERY = SMALL | STRUCTURED
+EVERY = SMALL_TARGETS | STRUCTURED
 
 
 def _tables() -> Factors:
@@ -191,7 +191,7 @@ def _tables() -> Factors:
 
 def targets_for(sampler: Sampler) -> dict[str, Target]:
     """A target of each state space; where the sampler supports none, those of a structure too."""
-    made = {name: make() for name, make in SMALL.items()}
+    made = {name: make() for name, make in SMALL_TARGETS.items()}
     if all(why_unsupported(sampler, target.model) for target in made.values()):
         made |= {name: make() for name, make in STRUCTURED.items()}
     return made

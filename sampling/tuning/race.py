@@ -150,7 +150,7 @@ class Race:
             course = replace(course, x=x)
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         tuning = self.budget.part(0.5 if space else 1.0)
-        left = tuning.without(spent)
+        left = tuning.subtract(spent)
         if not left.amount:
             part = "half of the budget" if space else "the budget"
             note = (

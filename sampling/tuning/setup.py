@@ -69,7 +69,7 @@ class Allowance:
     def part(self, share: float) -> "Allowance":
         return Allowance(self.amount * share, self.unit)
 
-    def without(self, spent: "Spent") -> "Allowance":
+    def subtract(self, spent: "Spent") -> "Allowance":
         """The budget that is left; 0 if too much was spent."""
         return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
 

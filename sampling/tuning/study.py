@@ -31,13 +31,13 @@ def new_local_study(
     sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
     study = optuna.create_study(study_name=name, sampler=sampler, **settings)
 
-    def asked() -> Iterator[Trial]:
+    def ask_trials() -> Iterator[Trial]:
         for slot in range(trials):
             trial = study.ask()
             trial.set_user_attr("slot", slot)
             yield trial
 
-    return study, asked()
+    return study, ask_trials()
 
 
 def join_shared_study(
@@ -69,7 +69,7 @@ def join_shared_study(
             load_if_exists=True,
         )
 
-    def asked() -> Iterator[Trial]:
+    def ask_trials() -> Iterator[Trial]:
         with FileLock(locks / f"{me}.lock"):
             while len(complete(study, trials)) < trials:
                 with turn:
@@ -87,7 +87,7 @@ def join_shared_study(
                 else:
                     time.sleep(PAUSE)  # the others finish theirs, or die
 
-    return study, asked()
+    return study, ask_trials()
 
 
 def startup(trials: int) -> int:
