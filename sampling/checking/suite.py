@@ -98,8 +98,8 @@ def invariance(case: CheckCase) -> CheckOutcome:
         ).sum()  # mean of exact draws
         detail = (
             f"after {case.second_step} steps from exact draws, the law of {case.chain_count} "
-            f"chains is at total variation distance {bias:.2g} from the target; exact draws would be "
-            f"at about {noise:.2g}"
+            f"chains is at total variation distance {bias:.2g} from the target; exact draws would "
+            f"be at about {noise:.2g}"
         )
         return CheckOutcome("no" if any(wrong) else "ok", detail, bias=bias)
     for steps, found in zip(("1 step", f"{case.second_step} steps"), wrong, strict=True):
