@@ -41,7 +41,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
         "moved": "update_cache",
         "restricted": "restrict",
         "softened": "soften",
-        "apart": "on_copies",  # of annealed models
+        "apart": "on_copies",  # annealed models
     }
 
     # The models that `condition_on` and `with_ones` give. `models.conditioned`, which is imported
@@ -52,8 +52,8 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
-    names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
-    labels: tuple[tuple[Hashable, ...], ...] | None = None  # of the values of each site
+    names: tuple[Hashable, ...] | None = None  # names of the sites, where they have some
+    labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     @abstractmethod

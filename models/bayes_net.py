@@ -109,7 +109,7 @@ class BayesNet(Predictor):
         """Slices of chains and rows that cover all pairs, each of about `chunk` activations."""
         units = self._units()
         high = min(rows, units)
-        high = -(-rows // -(-rows // high))  # of equal heights
+        high = -(-rows // -(-rows // high))  # parts of equal heights
         wide = min(chains, max(1, units // high))
         for chain in range(0, chains, wide):
             for row in range(0, rows, high):

@@ -52,7 +52,7 @@ class Columns:
         self.across = inputs.T.contiguous()  # [columns, rows], each column's numbers side by side
         self.inputs, self.transposed = inputs, self.across
         mask = few_deviations(inputs) if split else None
-        self.few = None if mask is None else indices(mask)  # of these columns, None for none
+        self.few = None if mask is None else indices(mask)
         if mask is not None:
             self.others = indices(~mask)
             self.inputs, rare = inputs[:, self.others], inputs[:, self.few]

@@ -33,7 +33,7 @@ class DenseIsing(EnergyModel):
     """
 
     quadratic = True
-    offset = 0.0  # of log pi: what the known sites of `condition_on` have of it
+    offset = 0.0  # the share of known sites (`condition_on`) in log pi
 
     def __init__(self, coupling: Tensor, bias: Tensor | float = 0.0) -> None:
         super().__init__()

@@ -54,7 +54,7 @@ class Evidence(nn.Module):
             else:
                 state[:, list(found)] = numbers.to(state.dtype)
         free = (~is_known).nonzero().squeeze(1)
-        self.whole = domain  # of all sites
+        self.whole = domain  # the domain of all sites
         self.domain = domain.of_sites(free.tolist(), state[:, is_known])
         uniform = self.domain.uniform(rows, Generator().manual_seed(0)).to(state)
         state[:, free] = pad_values(uniform, state)

@@ -287,7 +287,7 @@ class Factors(EnergyModel):
             holders, step = self.factors_at(sites)
             here = codes.index_select(1, sites).unsqueeze(-1)
             return self._entries(codes, here, holders, step).sum(2)
-        here = codes.index_select(1, self.holds)  # of all sites, where that is less
+        here = codes.index_select(1, self.holds)  # all sites, where that is less
         entries = self._entries(codes, here, self.holder, self.step)
         total = entries.new_zeros(len(x), self.domain.dim, entries.shape[-1])
         return total.index_add_(1, self.holds, entries).index_select(1, sites)

@@ -84,7 +84,8 @@ class Lattice(EnergyModel):
         }
         for name, value in of_shape.items():
             self.register_buffer(name, value, persistent=False)
-        self._formed: tuple[float, Tensor, LatticeForm] | None = None  # of a coupling and a bias
+        # The form of a coupling and a bias.
+        self._formed: tuple[float, Tensor, LatticeForm] | None = None
 
     @property
     def flip_bound(self) -> float:  # type: ignore[override]

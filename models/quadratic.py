@@ -34,7 +34,7 @@ class LogQuadratic(EnergyModel, NearQuadratic):
     weight: Tensor
     bias: Tensor
     quadratic = True
-    offset = 0.0  # of log pi: what spins of other values leave (`quadratic_ising`)
+    offset = 0.0  # the share of other values' spins in log pi (`quadratic_ising`)
 
     def __init__(
         self,

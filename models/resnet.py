@@ -25,7 +25,7 @@ from latticework.models.domains import Binary
 HALVING = 2  # number of blocks that halve the image
 
 convolution_backward = torch.ops.aten.convolution_backward
-silu_backward = torch.ops.aten.silu_backward  # of the derivative and of what was activated
+silu_backward = torch.ops.aten.silu_backward  # arguments: the derivative, and what was activated
 Kept = list[tuple[Tensor, Tensor]]  # what the two activations of each block were applied to
 Kernels = tuple[Tensor, Tensor]
 

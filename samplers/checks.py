@@ -13,7 +13,7 @@ from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.models.domains import Binary, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
-MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
+MOST_MOVES = 64  # moves of a site whose local methods are compared: each may cost a row
 BY_NUMPY = (
     "compute with torch functions, which also give gradients; for a sampler without gradients, "
     "lambda x: torch.as_tensor(f(x.numpy())) calls a NumPy function f"

@@ -160,7 +160,7 @@ def _stretches(
     These are valid until the next stretch.
     """
     first = int(state.made)
-    if steps and first < len(state.infos[0]):  # of a block that was begun
+    if steps and first < len(state.infos[0]):  # the rest of a block that was begun
         made = min(steps, len(state.infos[0]) - first)
         every = [*leaves_of(state.states), *state.infos]
         state = state_after(state, first + made)

@@ -149,7 +149,7 @@ class CompiledBlock:
             width = {"cpp.simdlen": pick_vec_isa().bit_width()}
             run = compiled(graph, given, options=INDUCTOR_OPTIONS | width)
             run(*given)
-        except Exception as error:  # of Inductor or the compiler, which has many
+        except Exception as error:  # Inductor and the compiler have many
             says = str(error).strip().splitlines() or [type(error).__name__]
             raise NotFusedError(f"its step does not compile: {says[0]}") from error
         return run

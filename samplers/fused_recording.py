@@ -17,7 +17,7 @@ from latticework.samplers.fused_state import leaves_of, with_leaves
 from latticework.samplers.inductor import NotFusedError
 from latticework.samplers.sums import finite
 
-MAX_OPERATIONS = 1000  # of a block; to compile more of them takes minutes
+MAX_OPERATIONS = 1000  # operations of a block; to compile more takes minutes
 
 
 def read_attribute(module: Any, name: str) -> Any:
@@ -142,7 +142,7 @@ def _lift_tensors(graph: fx.GraphModule, leaves: int) -> list[Tensor]:
         raise NotFusedError(f"its step has {len(nodes)} operations, more than {MAX_OPERATIONS}")
     inputs: dict[int, fx.Node] = {}
     tensors: list[Tensor] = []
-    last = nodes[leaves]  # of the inputs, the row of the tape
+    last = nodes[leaves]  # the last input: the row of the tape
     for node, tensor in zip(
         [n for n in nodes if n.op == "get_attr"], _constants(graph), strict=True
     ):

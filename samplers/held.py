@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-LIBRARIES = ("torch", "numpy", "latticework")  # whose functions have no numbers of the user
+LIBRARIES = ("torch", "numpy", "latticework")  # their functions have no numbers of the user
 REGISTERED = ("_parameters", "_buffers")  # read anew at each call
 MAX_VALUES = 10_000  # things that are looked at
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from latticework.samplers.tempered import Tempered
 
 LEARNING_LADDERS = 8  # ladders that learn the schedule
-MIN_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
+MIN_LEVELS = 6  # levels of the first schedule, and at least: a barrier not yet seen looks low
 MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
-MAX_LEVELS = 256  # of a learned schedule
+MAX_LEVELS = 256  # levels of a learned schedule
 
 
 class LadderState(NamedTuple):
@@ -27,7 +27,7 @@ class LadderState(NamedTuple):
     known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
     level: Tensor  # [replicas, chains], the level of each replica
     schedule: Tensor  # b of each level, float64 [levels]
-    scales: Tensor  # of the kernel at each level, float64 [levels]; [0] if all have its own
+    scales: Tensor  # scale of the kernel at each level, float64 [levels]; [0] if all have its own
     turn: Tensor  # 0 if the next swaps are of the pairs (0, 1), (2, 3), ..., else 1
     up: Tensor  # log pi_(i+1)(x) - log pi_i(x) of x at level i, float64 [levels - 1, chains]
     down: Tensor  # the other way, of x at level i + 1

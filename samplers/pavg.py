@@ -43,7 +43,7 @@ from latticework.samplers.checks import check_start
 
 PILOTS = 256  # chains that learn M
 MAX_STATE_NUMBERS = 4096  # numbers of a state: M of more would take hours
-RIDGE = 1e-3  # of the regression, as a share of the mean variance of an entry
+RIDGE = 1e-3  # ridge of the regression, as a share of the mean variance of an entry
 
 
 class PreconditionedState(NamedTuple):

@@ -38,7 +38,7 @@ from latticework.samplers.base import (
 )
 
 PILOTS = 64  # chains that learn the ladder
-ROUNDS = 5  # of learning it
+ROUNDS = 5  # rounds of learning it
 MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
 
 

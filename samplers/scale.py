@@ -8,7 +8,7 @@ from torch import Tensor
 
 from latticework.samplers.base import Sampler
 
-GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
+GAIN, DECAY = 2.0, 0.6  # steps n^-DECAY of stochastic approximation
 RANGE = 100.0  # a scale stays within this factor of the sampler's own
 
 Number = TypeVar("Number", float, Tensor)

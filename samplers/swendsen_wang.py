@@ -81,7 +81,7 @@ class SwendsenWang(Sampler):
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
         one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
-        log_odds = torch.expm1(price).log_()  # of a bond, whose probability is 1 - exp(-K)
+        log_odds = torch.expm1(price).log_()  # log-odds of a bond, whose probability is 1 - exp(-K)
         bonds = (one == other) & (bernoulli(log_odds.expand_as(one), rng) > 0)
         labels, found = clusters(edges, bonds, values.shape[1])
 

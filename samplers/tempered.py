@@ -100,13 +100,13 @@ class Tempered(Sampler):
         *("turn", "up", "down", "cold", "trips"),
     )
     kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
-    rounds: int = 8  # of learning the schedule
+    rounds: int = 8  # rounds of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | Tensor | None = None  # b, rising to 1; None: learned
-    acceptance: float | None = None  # that the scale aims at, at each level; None: one scale
-    scales: list[float] | Tensor | None = None  # of the levels; None: learned for `acceptance`
+    acceptance: float | None = None  # the scale aims at it, at each level; None: one scale
+    scales: list[float] | Tensor | None = None  # a scale a level; None: learned for `acceptance`
     log_odds: list[float] | Tensor | None = None  # at b = 0, on a binary domain; None: uniform
-    steps: int = 1  # of the kernel from swap to swap
+    steps: int = 1  # steps of the kernel from swap to swap
     hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
     learn_base: bool | None = None  # whether `learn_fields` finds `log_odds`, where there are none
 

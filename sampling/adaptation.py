@@ -44,7 +44,7 @@ class AdaptationResult(NamedTuple):
 
     sampler: Sampler  # frozen
     x: Tensor  # [chains, *domain.shape], where the chains are after the last block
-    fields: dict[str, Any]  # that were chosen, as they are frozen
+    fields: dict[str, Any]  # the chosen fields, as they are frozen
     trajectory: dict[str, list[float]]  # a number for each block: the acceptance, and the fields
     aimed: float | None  # the acceptance that the rule drives to, if it has one
     reached: float  # the mean acceptance of the last half of the blocks
@@ -58,7 +58,7 @@ class Adaptation(RenamedMethods, ABC):
         "chosen": "field_names",
         "frozen": "freeze",
     }
-    steps: int  # of a block
+    steps: int  # steps of a block
 
     @abstractmethod
     def blocks(self, sampler: Sampler) -> int:
@@ -179,7 +179,7 @@ def _counts_sites(sampler: Sampler) -> bool:
 class BurnIn(LoopState):
     """The numbers that blocks change."""
 
-    state: Any  # of the sampler
+    state: Any  # the sampler's state
     rng: Generator
     acceptances: list[float]  # one of each block
 

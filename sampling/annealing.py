@@ -36,18 +36,18 @@ from latticework.sampling.chain import capture, require_whole_blocks
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.intervals import t_half_width
 
-RESAMPLES = 1000  # of the bootstrap
-INTERVAL_LEVEL = 0.95  # of intervals and bounds
-RESAMPLE_ESS_SHARE = 0.5  # of the particles: if fewer are effective, they are resampled
-PILOT_ESS_SHARE = 0.9  # of the particles that count after one step of the pilot
-HALVINGS = 20  # of the interval in which the pilot looks for its next beta
+RESAMPLES = 1000  # resamples of the bootstrap
+INTERVAL_LEVEL = 0.95  # level of intervals and bounds
+RESAMPLE_ESS_SHARE = 0.5  # if a smaller share of particles is effective, they are resampled
+PILOT_ESS_SHARE = 0.9  # share of particles that count after one step of the pilot
+HALVINGS = 20  # halvings of the interval in which the pilot looks for its next beta
 
 
 class Annealing(NamedTuple):
     """The chains at one beta, with their log weights so far."""
 
     kernel: Any  # the sampler's state, at betas[stage]
-    known: Cache  # of its x, by the path: what the next weight needs
+    known: Cache  # what the next weight needs, known by the path at its x
     log_weight: Tensor  # [chains], float64
     stage: Tensor  # k, an int64 scalar
 
@@ -236,7 +236,9 @@ def sigmoid(steps: int, slope: float = 4.0) -> Tensor:
 
 def geometric(steps: int, first: float = 1e-3) -> Tensor:
     """0, then a geometric sequence from `first` to 1: denser at the start."""
-    exponents = torch.linspace(0, 1, steps, dtype=torch.float64).flip(0)  # of one step: 0
+    exponents = torch.linspace(0, 1, steps, dtype=torch.float64).flip(
+        0
+    )  # the exponent of one step is 0
     return torch.cat((exponents.new_zeros(1), first**exponents)).float().double()
 
 

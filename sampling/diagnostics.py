@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_ESS = 400  # effective samples of each quantity (Vehtari et al. 2021)
-LARGEST_R_HAT = 1.2  # of any number of chains
+LARGEST_R_HAT = 1.2  # limit for any number of chains
 RARE_VISITS = 4  # visits of a value, up to which the spread of the draws says too little
 MIN_DRAWS = 4  # draws that the diagnostics need
-MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # of a quantity
+MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # measures of a quantity
 STUCK_VALUES = {
     "ess_bulk": 0.0,
     "ess_tail": 0.0,
@@ -178,7 +178,7 @@ def _ess(draws: NDArray) -> NDArray:
     last = max(0, -(-(length - 4) // 2))  # the sum may end before this pair, and not after it
     ended = pairs[: last + 1] <= 0
     ended[-1] = True
-    end = ended.argmax(0)  # of each quantity
+    end = ended.argmax(0)  # the end for each quantity
     order = np.arange(len(ended))[:, None]
     kept = np.where(order < end, np.minimum.accumulate(pairs[: last + 1]), 0).sum(0)
     every = np.arange(len(end))

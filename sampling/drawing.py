@@ -45,7 +45,7 @@ class ChainAcceptance(Metric):
 
 
 METRICS = [ChainAcceptance()]
-EVALUATED_ENTRIES = 2**16  # of the draws whose log-probabilities are evaluated together
+EVALUATED_ENTRIES = 2**16  # entries of draws whose log-probabilities are evaluated together
 
 
 class MeteredKernel:

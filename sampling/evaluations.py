@@ -19,13 +19,13 @@ from latticework.samplers.base import Sampler
 # Methods that evaluate the whole model, and methods that evaluate a few sites.
 WHOLE = (
     "forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped",
-    "path_inputs",  # of an RBM
+    "path_inputs",  # method of an RBM
 )  # fmt: skip
 LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
     "block_log_probs", "site_log_probs",
 )  # fmt: skip
-MINIBATCH = "minibatch"  # of a DataModel: the target estimated from some rows
+MINIBATCH = "minibatch"  # method of a DataModel: the target estimated from some rows
 
 
 class EvaluationCounter:
@@ -40,7 +40,7 @@ class EvaluationCounter:
     def __init__(self, model: EnergyModel, chains: int) -> None:
         self.evaluations, self.chains = 0.0, chains
         self.whole, self.local = 0, 0  # states in calls of WHOLE; other calls
-        self._rows: int | None = None  # that `forward` got in the outermost call under way
+        self._rows: int | None = None  # rows that `forward` got in the outermost call under way
         self.model = self._count_calls(model)
         self.model.soften = lambda: self._count_softened(model)
 

@@ -105,7 +105,8 @@ def _sum_states(
     `evaluate` gives the log-probabilities of a chunk of states, and those numbers. `condition` ends
     the message for a target without any possible state.
     """
-    count, rows = domain.count(), max(1, CHUNK * 26 // max(26, size))  # of memory as 26 sites
+    count = domain.count()
+    rows = max(1, CHUNK * 26 // max(26, size))  # as much memory as 26 sites take
     largest = torch.tensor(-torch.inf, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     weighted = torch.zeros(size, dtype=torch.float64)

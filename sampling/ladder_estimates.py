@@ -24,9 +24,9 @@ Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
 MAX_KNOWN_REJECTION = 0.75  # the largest rejection of swaps with which the barrier is called known
-MIN_ROUND_TRIPS = 10  # of a ladder, on average; with fewer, draws may depend on their start
+MIN_ROUND_TRIPS = 10  # mean trips of a ladder; with fewer, draws may depend on their start
 MAX_NEWTON_STEPS = 50  # iterations at most; about five are needed
-NEWTON_TOLERANCE = 1e-10  # of C
+NEWTON_TOLERANCE = 1e-10  # tolerance of C
 ROUNDING = 1e-6  # relative error of log-probabilities in single precision
 
 

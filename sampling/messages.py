@@ -31,7 +31,7 @@ def cut(text: str, longest: int = 500) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """The message of `error`, preceded by its type unless it is a ValueError or OmegaConf's."""
-    if hasattr(error, "full_key"):  # of OmegaConf, which the library does not import
+    if hasattr(error, "full_key"):  # an error of OmegaConf, which the library does not import
         message = str(getattr(error, "msg", None) or error).partition("\n")[0]
         key = str(error.full_key or "")
         message = message.removeprefix("ValueError raised while resolving interpolation: ")

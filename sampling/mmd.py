@@ -53,7 +53,7 @@ def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[T
 class Samples(NamedTuple):
     x: Tensor  # the current states
     truth: Tensor
-    within: Within  # of the truth
+    within: Within  # terms of the truth
     floor: tuple[Tensor, Tensor]  # V and U of ground-truth samples in place of the chains
 
 

@@ -25,8 +25,8 @@ from latticework.models.domains import Binary, Categorical, Mixed, Subset
 from latticework.models.evidence import value_numbers
 
 FAILURES_OF_A_RESTART = 50  # times Luby's sequence 1, 1, 2, 1, 1, 2, 4, ...
-MAX_FAILURES = 20_000  # of the search for one state
-MAX_REMEMBERED_SUPPORTS = 2**16  # of a table
+MAX_FAILURES = 20_000  # failures of the search for one state
+MAX_REMEMBERED_SUPPORTS = 2**16  # supports of a table
 ONE = 0b10  # the set of the value 1 alone
 
 

@@ -65,16 +65,16 @@ class SampleResult:
     draws: Tensor  # [chains, draws, *domain.shape]
     log_prob: Tensor  # [chains, draws], of the target, up to its constant
     acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
-    evaluations: float  # of the target at one state; a local change counts a part of one
+    evaluations: float  # evaluations at one state; a local change counts a part of one
     seconds: float  # without the checks at the start
     compile_seconds: float  # before them: the time that a compiled kernel took to load or compile
     sampler: Sampler | str  # the text of a sampler of your own, where a file was loaded
     domain: Domain
     seed: int
     adapted: AdaptationResult | None = None  # what `adapt` chose, with its trajectory
-    names: tuple[str, ...] | None = None  # of the sites
-    ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
-    labels: tuple[tuple[str, ...], ...] | None = None  # of the values of each site
+    names: tuple[str, ...] | None = None  # names of the sites
+    ladders: Ladders | None = None  # records of a tempered chain at each draw
+    labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ def describe_equal_starts(x: Tensor) -> str:
     values = codes.sort(0).values
     place = torch.arange(chains, device=x.device).unsqueeze(1)
     begins = torch.cat((torch.ones_like(values[:1], dtype=torch.bool), values[1:] != values[:-1]))
-    first = torch.where(begins, place, 0).cummax(0).values  # of the chains with the same value
+    first = torch.where(begins, place, 0).cummax(0).values  # the first chain with the same value
     alike = float((place - first).sum()) / (chains * (chains - 1) / 2)
     if 4 * alike < 3 * sites:
         return ""
@@ -119,7 +119,7 @@ def seed_generator(device: torch.device | str, seed: int) -> tuple[torch.device,
     try:
         place = find_device(str(device))
         return place, Generator(place).manual_seed(int(seed))
-    except RuntimeError as error:  # of PyTorch, which names devices that it was built without
+    except RuntimeError as error:  # PyTorch names devices that it was built without
         raise ValueError(f"device must be cpu, cuda, cuda:1 ... or auto, got {device!r}") from error
 
 

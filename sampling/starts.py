@@ -202,7 +202,7 @@ def _begin_annealing(
             return target, move_to, sampler.at(x, target)
         except UnsupportedModelError as error:
             refusal = error
-    sampler.require_support(x, model)  # whose error names the model, and not the path
+    sampler.require_support(x, model)  # its error names the model, and not the path
     raise refusal
 
 

@@ -24,7 +24,7 @@ ADVICE = (
 )
 
 
-MIN_RANKED_ENTRIES = 32  # of many, whose ranks are read
+MIN_RANKED_ENTRIES = 32  # entries whose ranks are read, where there are many
 MAX_RANKED_NUMBERS = 2**20  # in all entries whose ranks are read, unless they are that few
 # Draws of a chain that is judged: the ESS of fewer does not depend on the draws.
 MIN_CHAIN_DRAWS = 10
@@ -136,7 +136,7 @@ def _why_not_judged(log_prob: NDArray) -> str:
 class Extremes(NamedTuple):
     """The worst numbers of the judged quantities, each with the quantity's name."""
 
-    draws: int  # of all chains
+    draws: int  # draws of all chains
     r_hat: tuple[float, str]
     least_ess: tuple[float, str]
     most_ess: tuple[float, str]

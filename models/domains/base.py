@@ -45,10 +45,10 @@ class Domain(RenamedMethods, ABC):
         "allowed": "allowed_values",
         "leaving": "leaving_logits",
         "listed": "list_states",
-        "taken": "moves_between",  # of several moves a site
+        "taken": "moves_between",  # domains of several moves a site
     }
     dim: int
-    shape: tuple[int, ...]  # of one state
+    shape: tuple[int, ...]  # shape of one state
     moves: int  # number of values a site chooses among; 1 if the only move is a flip
 
     @property

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from latticework.models.distributions import coins, flips, softplus_sum
 from latticework.models.domains.base import Domain, require_values
 
-FARTHEST = 1e18  # of the two values of a site: samplers square their distance
+FARTHEST = 1e18  # the largest of the two values of a site: samplers square their distance
 
 
 @dataclass(frozen=True)

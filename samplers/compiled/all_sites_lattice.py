@@ -107,7 +107,7 @@ class Work(NamedTuple):
 
     now: Bytes  # states, inside of `Tile.x`
     flips: Bytes
-    classes: Bytes  # of the present states
+    classes: Bytes  # classes of the present states
     proposed: Bytes  # classes of the proposed states
     limit: Bytes
     flipped: Bytes  # sums of flips since they were last added to `Sums`

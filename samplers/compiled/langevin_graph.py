@@ -161,7 +161,7 @@ def excess(flipped, flips, x, odds, ratio, after, there):
     total = 0.0
     for f in range(flips):
         i = flipped[f]
-        gains = np.float64(odds[i] + after[i]) * away_from(x[i])  # that at y has the other sign
+        gains = np.float64(odds[i] + after[i]) * away_from(x[i])  # the gain at y has the other sign
         total += log_odds_of(there[i]) - log_odds_of(ratio[i]) + 0.5 * gains
     return total
 
@@ -220,7 +220,7 @@ def weigh_jumps(ratio, x, marks, odds, time, root, euler):
         flow = time * (one / half + half) if root else time
         kept = one - min(flow, one) if euler else exp32(-flow)
         moved = one - kept
-        if flow < np.float32(0.05):  # whose difference from 1 is coarse
+        if flow < np.float32(0.05):  # the difference from 1 is coarse
             series = flow - flow * flow * (np.float32(0.5) - flow * np.float32(1 / 6))
             moved = flow if euler else series
         goes = moved if gain > 0 else small * moved

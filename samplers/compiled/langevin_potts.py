@@ -80,7 +80,7 @@ class LangevinPottsTwin(CompiledSampler):
         return state
 
     def prices(self, form: PottsForm) -> NDArray[np.float32]:
-        return prices(self.sampler, len(form.bias), distance=2.0)  # of one-hot values
+        return prices(self.sampler, len(form.bias), distance=2.0)  # the distance of one-hot values
 
     def run(
         self, state: LangevinPottsState, form: PottsForm, keys: Keys, sums: Sums

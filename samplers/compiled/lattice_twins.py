@@ -24,7 +24,9 @@ class SweepTwin(AllSitesLatticeTwin):
 
     def tables(self, form: LatticeForm) -> Tables:
         logits = gains_of(form.odds)
-        if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain)) or less
+        if isinstance(
+            self.sampler, MetropolisSweep
+        ):  # its probability is min(1, exp(gain)) or less
             loss = np.minimum(logits, 0)
             loss = loss + np.where(np.abs(logits) <= TIE_NATS, np.log(TIE_SHARE), 0)
             with np.errstate(divide="ignore"):

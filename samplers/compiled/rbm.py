@@ -30,7 +30,7 @@ from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
 
 FRESH = 256  # steps
-ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
+ROWS = 0.3  # if this share of visible units flips, the product is as fast as rows
 CHUNK = 2**17  # units of all chains of a chunk: they fit the cache
 FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float64 holds 2^1023
 
@@ -85,7 +85,7 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
 class RBMTwin(CompiledSampler):
     """Chains advance in chunks, because a library makes the products."""
 
-    draws = 1  # of x in a step
+    draws = 1  # draws of x in a step
 
     def run(self, state: Any, form: RBMForm, keys: Keys, sums: Sums) -> Any:
         chains = len(state.x)

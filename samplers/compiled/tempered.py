@@ -42,7 +42,7 @@ from latticework.samplers.tempered import Tempered
 
 
 class LevelStates(NamedTuple):
-    x: Tensor  # of all replicas, [replicas * chains, *domain.shape]
+    x: Tensor  # states of all replicas, [replicas * chains, *domain.shape]
     levels: tuple[Any, ...]  # the state of the kernel's twin at each level, whose memory counts
 
 
@@ -57,8 +57,7 @@ class _Level(NamedTuple):
 
 @dataclass(frozen=True)
 class TemperedTwin(Tempered, MultiStepSampler):
-    loops = False  # whether a step has an inner loop that may end at a bound
-    twin: CompiledSampler | None = None  # of the kernel
+    twin: CompiledSampler | None = None  # the twin of the kernel
 
     def init(self, x: Tensor, model: EnergyModel) -> LadderState:
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
@@ -135,7 +134,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
         """
         after, accept = [], torch.empty(rows.shape, dtype=torch.float64)
         for number, (twin, before, form, steps) in enumerate(levels):
-            part = x.index_select(0, rows[number])  # of one level, which fits the cache
+            part = x.index_select(0, rows[number])  # one level, which fits the cache
             state = twin.relocate(part, before, _Level(form))  # type: ignore[arg-type]
             sums = empty_sums(state.x, steps, NOTHING, twin.loops)
             state = twin.run(state, form, step_keys(steps, rng), sums)

@@ -40,7 +40,7 @@ from latticework.sampling.targets import ROUNDING, States, as_model, check_targe
 MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
 DEFAULTS = ("gibbs_sweep", "gibbs", "random_walk")  # samplers of the reference
-SWEEPS = 100  # of each chain of the reference
+SWEEPS = 100  # sweeps of each chain of the reference
 LONGEST_UNTOLD = 60  # seconds of a reference, above which they are told beforehand
 
 
@@ -205,7 +205,7 @@ def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
     if length == 1:
         return x[:, 0]
     ess = _measure_draws(values, x, "ess_bulk")
-    moving = ess[np.isfinite(ess)]  # of entries that are not the same in all draws
+    moving = ess[np.isfinite(ess)]  # entries that are not the same in all draws
     fewest = moving.min() if len(moving) else chains * length
     gap = min(length, ceil(2 * chains * length / max(fewest, 1)))
     return x[:, gap - 1 :: gap].flatten(0, 1)

@@ -14,10 +14,10 @@ from latticework.sampling.mmd import kernel
 
 MAX_MMD_DRAWS = 1000  # draws of each set whose distances are computed
 MAX_PAIRS = 500  # pairs of sites that are compared
-LOG_PROB_LEVELS = 50  # of the log-probability
+LOG_PROB_LEVELS = 50  # levels of the log-probability
 DIVISIONS_AT_ONCE = 100  # divisions that are computed together
 STATES_AT_ONCE = 4096  # states that are evaluated together
-COMPARISONS = 5  # that are decided by a permutation test
+COMPARISONS = 5  # comparisons by a permutation test
 
 Statistic = Callable[[Tensor], Tensor]  # divisions [n, states], 1.0 for the draws -> [n]
 
@@ -27,7 +27,7 @@ class DrawsOutcome:
     check: str
     status: Literal["ok", "fails", "-"]  # "-": nothing to compare
     detail: str
-    p: float | None = None  # of the permutation test
+    p: float | None = None  # p of the permutation test
 
 
 def compare_states(

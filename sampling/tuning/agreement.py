@@ -24,7 +24,7 @@ from scipy import stats
 
 DISAGREEMENT_LEVEL = 1e-3
 NAMED = 4  # further quantities that a sentence names
-ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the targets' precision
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative error of means; the targets' precision
 
 
 @dataclass(frozen=True)

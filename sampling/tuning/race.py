@@ -58,9 +58,9 @@ class RaceRun:
 
     seed: int
     steps: int
-    ess: float  # of the quantity that is worst in all runs together; 0 if one is stuck
+    ess: float  # ESS of the quantity that is worst in all runs together; 0 if one is stuck
     seconds: float  # after the warm-up
-    evaluations: float  # of all chains by the steps after the warm-up, without those of draws
+    evaluations: float  # all chains' evaluations after the warm-up, without those of draws
     spent: float = 0.0  # evaluations of the whole run, with the log-probabilities of draws
 
     def rate(self, unit: Unit) -> float:
@@ -76,13 +76,13 @@ class Entrant:
     sampler: Sampler
     fields: dict[str, Any]
     laps: list[RaceRun]
-    r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
+    r_hat: float = math.nan  # R-hat of the worst quantity, over the chains of all seeds
     note: str = ""
     # What it spent once, before the first step.
     beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
     seen: ChainSummary | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
-    chains: int = 0  # of all runs, which R-hat compares
+    chains: int = 0  # chains of all runs, which R-hat compares
 
     @property
     def mixed(self) -> bool:
@@ -114,7 +114,7 @@ class Race:
     trials: int = 8
     x: torch.Tensor | None = None
     annealed: bool = False
-    threads: int = 1  # of the processor, which the seconds belong to
+    threads: int = 1  # threads of the processor, which the seconds belong to
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials, threads=self.threads)
@@ -274,7 +274,7 @@ def select_entrants(
         name = each if isinstance(each, str) else type(each).__name__
         sampler, _ = fit_blocks(sampler_of(each), {}, model)
         short = name.rpartition(":")[2]
-        if short in taken:  # of another file, or with other settings
+        if short in taken:  # another file, or other settings
             short = name if name not in taken else short_repr(sampler)
         if short in taken:
             raise ValueError(f"{short} is given twice; give each sampler once")

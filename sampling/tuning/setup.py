@@ -80,10 +80,10 @@ class Allowance:
 class Quality(NamedTuple):
     """Rank-normalised diagnostics over the chains of a run (Vehtari et al. 2021)."""
 
-    ess: float  # of the worst site; 0 if chains are stuck at different values
-    ess_median: float  # of the median site
+    ess: float  # ESS of the worst site; 0 if chains are stuck at different values
+    ess_median: float  # ESS of the median site
     ess_mean: float  # averaged over sites; a stuck site counts 0
-    ess_energy: float  # of the log-probability; NaN if the target is flat
+    ess_energy: float  # ESS of the log-probability; NaN if the target is flat
     r_hat: float  # the largest
     still: int  # sites at which all draws of all chains are alike, which say nothing
     by_quantity: tuple[float | None, ...]  # ESS of the log-probability, then of each entry of x;

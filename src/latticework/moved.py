@@ -13,7 +13,7 @@ MODULES = {
     "latticework.models.domain": "latticework.models.domains",
     "latticework.sampling.memory": "latticework.sampling.loop_state",
 }
-NAMES = {  # of the modules above
+NAMES = {  # names in the modules above
     "Memory": "LoopState",
     "last": "last_reading",
     "noted": "fact_number",
