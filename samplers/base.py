@@ -62,9 +62,8 @@ class Sampler(RenamedMethods, ABC):
     draws_all_sites: bool = False  # whether a step draws all sites anew, as a sweep of Gibbs does
     anneals: bool = False  # whether a step sets the beta of its target, an AnnealedModel, itself
     interacting: bool = False  # whether chains depend on one another, as particles do
-    learning_steps: int = (
-        0  # steps of one chain that `learn_fields` makes, by a kernel where it can
-    )
+    # Steps of one chain that `learn_fields` makes, by a kernel where it can.
+    learning_steps: int = 0
     stationary_start: bool = True  # whether chains from the target are stationary at once; else
     #                                the rest of the state needs a burn-in first, and AIS refuses
 
