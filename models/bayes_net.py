@@ -193,7 +193,7 @@ class BayesNet(Predictor):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         chunk = self.chunk or CHUNK[self.inputs.device.type]
         several = sites.split(max(1, chunk // (len(x) * self.rows)))
-        after = torch.cat([self._evaluate_flips(x, cache, some)[1] for some in several], 1)
+        after = torch.cat([self._evaluate_flips(x, cache, part)[1] for part in several], 1)
         return after - cache[1].unsqueeze(1)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:

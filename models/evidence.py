@@ -31,9 +31,9 @@ class Evidence(nn.Module):
         before: "Evidence | None",
     ) -> None:
         super().__init__()
-        found = _by_site(domain, values, names)
+        known = _by_site(domain, values, names)
         is_known = torch.zeros(domain.dim, dtype=torch.bool)
-        is_known[list(found)] = True
+        is_known[list(known)] = True
         several = isinstance(values, Tensor) and values.ndim == 2
         earlier = None if before is None else before.chains
         self.chains: int | None = len(values) if several else earlier
@@ -41,8 +41,8 @@ class Evidence(nn.Module):
             raise ValueError(f"all {domain.dim} sites are known; leave one free at least")
         rows = len(values) if several else 1
         state = domain.uniform(rows, Generator().manual_seed(0))
-        if found:
-            numbers = torch.stack(list(found.values()), -1).expand(rows, -1)  # [rows, known]
+        if known:
+            numbers = torch.stack(list(known.values()), -1).expand(rows, -1)  # [rows, known]
             if isinstance(domain, Categorical):
                 whole = numbers.long()
                 if (whole != numbers).any() or whole.min() < 0 or whole.max() >= domain.num_values:
@@ -50,9 +50,9 @@ class Evidence(nn.Module):
                         f"known values must be from 0 to {domain.num_values - 1}, got "
                         f"{numbers.tolist()}"
                     )
-                state[:, list(found)] = one_hot(whole, domain.num_values).to(state.dtype)
+                state[:, list(known)] = one_hot(whole, domain.num_values).to(state.dtype)
             else:
-                state[:, list(found)] = numbers.to(state.dtype)
+                state[:, list(known)] = numbers.to(state.dtype)
         free = (~is_known).nonzero().squeeze(1)
         self.whole = domain  # the domain of all sites
         self.domain = domain.of_sites(free.tolist(), state[:, is_known])
@@ -151,9 +151,9 @@ def _by_site(
         places = is_known[0].nonzero().squeeze(1).tolist()
         return {site: values[..., site].double().cpu() for site in places}
     index: dict[Any, Any] = {} if names is None else {name: i for i, name in enumerate(names)}
-    found: dict[Any, Tensor] = {}
+    value_by_site: dict[Any, Tensor] = {}
     for key, value in values.items():
-        if (site := index.get(key, key)) in found:
+        if (site := index.get(key, key)) in value_by_site:
             raise ValueError(f"site {site} is known twice, the second time as {key!r}")
         if not isinstance(site, Integral) or int(site) not in range(domain.dim):
             kinds = "a name or " if names else ""
@@ -163,10 +163,10 @@ def _by_site(
                 + (f"; did you mean {near[0]!r}?" if near else "")
             )
         try:
-            found[site] = torch.tensor(float(value), dtype=torch.float64)
+            value_by_site[site] = torch.tensor(float(value), dtype=torch.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"the known value of {key!r} must be a number, got {value!r}; the values of this "
                 "model have no labels"
             ) from error
-    return found
+    return value_by_site

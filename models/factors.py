@@ -64,17 +64,17 @@ class Factors(EnergyModel):
         labels: Iterable[Iterable[Hashable]] | None = None,
     ) -> None:
         super().__init__()
-        found = [
+        tables = [
             Factor(tuple(map(int, scope)), np.asarray(log, np.float64)) for scope, log in factors
         ]
-        self.sizes = variable_sizes(found, sites)
+        self.sizes = variable_sizes(tables, sites)
         sites, values = len(self.sizes), set(self.sizes)
         self.domain: Domain
         if len(values) > 1:
             self.domain = Mixed(self.sizes)
         else:
             self.domain = Binary(sites) if values == {2} else Categorical(sites, values.pop())
-        self.factors = sorted(found, key=kind_of)
+        self.factors = sorted(tables, key=kind_of)
         self.names = None if names is None else tuple(names)
         if self.names is not None and len(set(self.names)) != sites:
             raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
@@ -134,15 +134,15 @@ class Factors(EnergyModel):
         bayesian = hasattr(network, "get_cpds")
         tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
         states: dict[Any, list[Any]] = {}
-        for name, found in (pair for table in tables for pair in table.state_names.items()):
-            if states.setdefault(name, found) != found:
+        for name, labels in (pair for table in tables for pair in table.state_names.items()):
+            if states.setdefault(name, labels) != labels:
                 raise ValueError(
-                    f"the states of {name!r} are {states[name]} in one table and {found} in "
+                    f"the states of {name!r} are {states[name]} in one table and {labels} in "
                     "another; give them in one order"
                 )
         if missing := [name for name in network.nodes() if name not in states]:
             raise ValueError(f"the network has no table for {', '.join(map(repr, missing))}")
-        names = [name for name, found in states.items() if len(found) > 1]
+        names = [name for name, labels in states.items() if len(labels) > 1]
         place = {name: i for i, name in enumerate(names)}
         factors = []
         for table in tables:
@@ -166,7 +166,7 @@ class Factors(EnergyModel):
         if self.labels is None or isinstance(known, Tensor):
             return super().condition_on(known)
         place: dict[Any, Any] = {name: i for i, name in enumerate(self.names or ())}
-        found = {}
+        numbers = {}
         for key, value in known.items():
             site: Any = place.get(key, key)
             if site not in range(len(self.labels)):
@@ -174,8 +174,8 @@ class Factors(EnergyModel):
             labels = self.labels[site]
             if value not in labels:
                 raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
-            found[key] = labels.index(value)
-        return super().condition_on(found)
+            numbers[key] = labels.index(value)
+        return super().condition_on(numbers)
 
     def support_tables(self) -> list[SupportTable] | None:
         if type(self).forward is not Factors.forward:
@@ -232,16 +232,16 @@ class Factors(EnergyModel):
         """Tables at the known values. Those without a free variable make one number."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
-        found, constant = [], 0.0
+        factors, constant = [], 0.0
         for scope, log in map(self.table, range(len(self.factors))):
             at = tuple(slice(None) if site in place else codes[site] for site in scope)
             if free := tuple(place[site] for site in scope if site in place):
-                found.append(Factor(free, log[at]))
+                factors.append(Factor(free, log[at]))
             else:
                 constant += float(log[at])
         if constant:
-            found.append(Factor((), np.array(constant)))
-        smaller = Factors(found, [self.sizes[site] for site in place])
+            factors.append(Factor((), np.array(constant)))
+        smaller = Factors(factors, [self.sizes[site] for site in place])
         logs = [log.ravel() for _, log in smaller.factors]
         smaller.to(self.flat)  # then again the tables, which were in single precision
         smaller.flat.data = torch.from_numpy(np.concatenate([*logs, [0.0]])).to(self.flat)
@@ -329,11 +329,11 @@ class Factors(EnergyModel):
         return high - low
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        found = self._of_sites(x, sites)
+        log_probs = self._of_sites(x, sites)
         if x.ndim == 2:
-            return (found[..., 1] - found[..., 0]) * (1 - 2 * x.index_select(1, sites))
+            return (log_probs[..., 1] - log_probs[..., 0]) * (1 - 2 * x.index_select(1, sites))
         here = self._codes(x).index_select(1, sites).unsqueeze(-1)
-        return found - found.gather(-1, here)
+        return log_probs - log_probs.gather(-1, here)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         new = patterns.argmax(-1) if x.ndim == 3 else patterns.long()

@@ -159,8 +159,8 @@ class Graph(EnergyModel):
                 f"{type(bqm).__name__}; {_TO_BQM.get(type(bqm).__name__, 'make one of it')}"
             )
         bqm = bqm.change_vartype("SPIN", inplace=False)
-        found = bqm.to_numpy_vectors(return_labels=True)
-        fields, (rows, columns, weights), offset, labels = found
+        vectors = bqm.to_numpy_vectors(return_labels=True)
+        fields, (rows, columns, weights), offset, labels = vectors
         edges = np.stack((rows, columns), 1)
         offset = -beta * float(offset)
         return cls(edges, -beta * weights, -beta * fields, len(labels), offset, labels)

@@ -154,12 +154,12 @@ def _vartype(text: str) -> str:
 
     dimod writes `# vartype=SPIN`. Raises ValueError for another word, and for two that differ.
     """
-    found = set(re.findall(r"^[ \t\f]*#.*?vartype[:=][ \t]*(\S*)", text, re.MULTILINE))
-    if not found <= {"SPIN", "BINARY"} or len(found) > 1:
+    kinds = set(re.findall(r"^[ \t\f]*#.*?vartype[:=][ \t]*(\S*)", text, re.MULTILINE))
+    if not kinds <= {"SPIN", "BINARY"} or len(kinds) > 1:
         raise ValueError(
-            f"the header must say vartype=SPIN or vartype=BINARY, got {' and '.join(sorted(found))}"
+            f"the header must say vartype=SPIN or vartype=BINARY, got {' and '.join(sorted(kinds))}"
         )
-    return found.pop() if found else "SPIN"
+    return kinds.pop() if kinds else "SPIN"
 
 
 def _require_declared(count: int, declared: float, what: str) -> None:

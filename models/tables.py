@@ -26,19 +26,19 @@ def kind_of(factor: Factor) -> tuple[int, tuple[int, ...]]:
 def variable_sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> tuple[int, ...]:
     """The number of values of each variable. Raises ValueError unless the tables fit them."""
     every = [site for scope, _ in factors for site in scope]
-    told, count = None, max(every, default=-1) + 1
+    declared, count = None, max(every, default=-1) + 1
     if isinstance(sites, Sequence):
-        told = tuple(map(int, sites))
+        declared = tuple(map(int, sites))
     elif sites is not None:
         count = sites
-    count = count if told is None else len(told)
-    if (not every and told is None) or any(not 0 <= site < count for site in every):
+    count = count if declared is None else len(declared)
+    if (not every and declared is None) or any(not 0 <= site < count for site in every):
         raise ValueError(
             f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
         )
     for factor in factors:
         _require_table(factor)
-    sizes = _sizes_in_tables(factors, dict(enumerate(told or ())))
+    sizes = _sizes_in_tables(factors, dict(enumerate(declared or ())))
     free = [site for site in range(count) if site not in sizes]
     if free and len(set(sizes.values())) > 1:
         raise ValueError(

@@ -100,31 +100,31 @@ def check_shortcuts(
     rows = torch.cat((x, y))
     log_prob = model.log_prob(rows)
     truth = log_prob[1:] - log_prob[0]
-    found = {}
+    changes_by_method = {}
     if gradient:
         value, grad = model.log_prob_and_grad(rows)
-        found["log_prob_and_grad"] = value[1:] - value[0]
+        changes_by_method["log_prob_and_grad"] = value[1:] - value[0]
         gradients = {"the gradient of log_prob_and_grad": grad, "gradient": model.gradient(rows)}
         for name, g in gradients.items() if model.quadratic else ():
-            found[name] = ((g[1:] + g[0]) * (y - x)).flatten(1).sum(1) / 2
+            changes_by_method[name] = ((g[1:] + g[0]) * (y - x)).flatten(1).sum(1) / 2
     cache = model.cache(x)
     if "differences" in local:
         difference = model.differences(x, cache, sites).view(len(sites), -1)
-        found["differences"] = difference.gather(1, move[:, None]).squeeze(1)
+        changes_by_method["differences"] = difference.gather(1, move[:, None]).squeeze(1)
     if "log_odds" in local and isinstance(domain, Binary):
         signs = torch.where(x[0, sites] == domain.high, -1, 1)
-        found["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
+        changes_by_method["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
     if "block_log_probs" in local and not isinstance(domain, Subset):
         patterns = torch.stack((x[:, sites[:1]], y[:1, sites[:1]]), 1)
         one, other = model.block_log_probs(x, cache, sites[:1], patterns)[0]
-        found["block_log_probs"] = (other - one).expand(1)
+        changes_by_method["block_log_probs"] = (other - one).expand(1)
     if by_form is not None:
         changes = [by_form(x[0], there, i) for there, i in zip(y, sites.tolist(), strict=True)]
-        found["form"] = truth.new_tensor(changes)
+        changes_by_method["form"] = truth.new_tensor(changes)
     # Rounding errors grow with the terms of a sum, of which the largest numbers give an idea.
     numbers = torch.cat((log_prob.abs(), torch.ones_like(log_prob[:1])))
     rounding = 100 * torch.finfo(log_prob.dtype).eps * numbers[numbers.isfinite()].max()
-    for name, values in found.items():
+    for name, values in changes_by_method.items():
         expected = truth[: len(values)]
         both = values.isfinite() & expected.isfinite()
         size = truth[truth.isfinite()].abs().sum()
@@ -152,8 +152,12 @@ def evaluate_start(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tenso
     """
     try:
         given = x.clone()
+        value_and_grad: tuple[Tensor, Tensor | None]
         with torch.no_grad():
-            found = model.log_prob_and_grad(given) if gradient else (model.log_prob(given), None)
+            if gradient:
+                value_and_grad = model.log_prob_and_grad(given)
+            else:
+                value_and_grad = model.log_prob(given), None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         kept = (
             torch.OutOfMemoryError,
@@ -173,7 +177,7 @@ def evaluate_start(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tenso
             f"{type(model).__name__} writes into the states that it is given, which would move the "
             "chains; work on a copy: x = x.clone()"
         )
-    return found
+    return value_and_grad
 
 
 def _check_states(x: Tensor, model: EnergyModel) -> None:

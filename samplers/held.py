@@ -22,19 +22,19 @@ def reachable_values(target: Any) -> tuple[Hashable, ...]:
     It looks into closures, defaults, globals that are named, attributes and containers. Equal
     results mean that a function computes as before, unless it keeps its state elsewhere.
     """
-    found: list[Hashable] = []
+    reached: list[Hashable] = []
     seen: set[int] = set()
     waiting = [target]
     while waiting and len(seen) < MAX_VALUES:
         value = waiting.pop()
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-            found.append((type(value), repr(value)))
+            reached.append((type(value), repr(value)))
             continue
-        found.append(id(value))
+        reached.append(id(value))
         if id(value) not in seen and not isinstance(value, Tensor):
             seen.add(id(value))
             waiting += _parts(value)
-    return tuple(found)
+    return tuple(reached)
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -203,17 +203,17 @@ class Tempered(Sampler):
         if not self.learns:
             return {}
         self.inner.require_moves(model)
-        found, base = learn_ladder(self, model, x), {}
-        slow = found.trip_steps > MAX_TRIP_STEPS
+        ladder, base = learn_ladder(self, model, x), {}
+        slow = ladder.trip_steps > MAX_TRIP_STEPS
         if self.learn_base and slow and self._can_learn_base(model):
-            mean = found.mean.clamp(MIN_BASE_PROBABILITY, 1 - MIN_BASE_PROBABILITY)
+            mean = ladder.mean.clamp(MIN_BASE_PROBABILITY, 1 - MIN_BASE_PROBABILITY)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
             if len(mean) * log(2) - float(entropy) >= MIN_BASE_GAIN:
-                other = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
-                if other.trip_steps < found.trip_steps:
-                    found, base = other, {"log_odds": mean.logit()}
-        scales = {} if self.acceptance is None else {"scales": found.state.scales}
-        return {"schedule": found.state.schedule, **scales, **base}
+                with_base = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
+                if with_base.trip_steps < ladder.trip_steps:
+                    ladder, base = with_base, {"log_odds": mean.logit()}
+        scales = {} if self.acceptance is None else {"scales": ladder.state.scales}
+        return {"schedule": ladder.state.schedule, **scales, **base}
 
     def _can_learn_base(self, model: EnergyModel) -> bool:
         learns = self.schedule is None and self.log_odds is None
@@ -221,13 +221,13 @@ class Tempered(Sampler):
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.learns:
-            found = learn_ladder(self, model, x).state
-            count = len(found.level)
-            replicas = found.kernel.x.unflatten(0, (count, -1))
+            ladder = learn_ladder(self, model, x).state
+            count = len(ladder.level)
+            replicas = ladder.kernel.x.unflatten(0, (count, -1))
             chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
-            place = found.level.argsort(0).index_select(1, chain)
+            place = ladder.level.argsort(0).index_select(1, chain)
             hot = replicas[place, chain].to(x.dtype)
-            return self._at(hot, x, found.schedule, model, found.scales)
+            return self._at(hot, x, ladder.schedule, model, ladder.scales)
         schedule = torch.tensor(self.schedule, dtype=torch.float64, device=x.device)
         count = len(schedule) - self.has_base
         hot = x.expand(count, *x.shape)

@@ -152,8 +152,8 @@ class AcceptanceControl(Adaptation):
     def _with_log_scale(self, sampler: Sampler, model: EnergyModel, value: float) -> Sampler:
         """The sampler with this logarithm of its scale."""
         scale = math.exp(value)
-        found = round(scale) if _counts_sites(sampler) else scale
-        return replace(sampler, **{str(sampler.scale): found})  # type: ignore[type-var]
+        chosen = round(scale) if _counts_sites(sampler) else scale
+        return replace(sampler, **{str(sampler.scale): chosen})  # type: ignore[type-var]
 
 
 def by_level(rule: Adaptation, sampler: Sampler) -> Tempered | None:
@@ -215,8 +215,8 @@ def run_adaptation(
             advance = make_block(current, model, memory.rng, rule.steps, [metric])
             memory.state, (carry,) = advance(state, [carry])
             memory.acceptances.append(float(metric.read(carry)["acceptance"]))
-    found = rule.freeze(sampler, model, memory.acceptances)
-    fields = {name: getattr(found, name) for name in rule.field_names(sampler)}
+    frozen = rule.freeze(sampler, model, memory.acceptances)
+    fields = {name: getattr(frozen, name) for name in rule.field_names(sampler)}
     trajectory = {"acceptance": memory.acceptances}
     trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
     for name in fields:
@@ -233,7 +233,7 @@ def run_adaptation(
             AdaptationWarning,
             3,
         )
-    return AdaptationResult(found, memory.state.x, fields, trajectory, aimed, reached)
+    return AdaptationResult(frozen, memory.state.x, fields, trajectory, aimed, reached)
 
 
 @dataclass(frozen=True)
@@ -280,8 +280,8 @@ class CycleControl(Adaptation):
 
     def freeze(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
         cycle = self._cyclical(sampler)
-        found = np.reshape(acceptances[2 * self.sizes :], (cycle.period, self.balances))
-        best = [self._balances(cycle)[choice] for choice in found.argmax(1)]
+        by_step = np.reshape(acceptances[2 * self.sizes :], (cycle.period, self.balances))
+        best = [self._balances(cycle)[choice] for choice in by_step.argmax(1)]
         return replace(self._with_bounds(cycle, acceptances), balances=best)
 
     def _with_bounds(self, sampler: ACS, acceptances: Sequence[float]) -> ACS:

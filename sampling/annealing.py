@@ -157,8 +157,9 @@ def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     few = total.square() < RESAMPLE_ESS_SHARE * size * weight.square().sum(1, keepdim=True)
     own = torch.arange(size, device=weight.device)
     shift = uniform((runs, 1), rng, weight.device)
-    found = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total).clamp_(max=size - 1)
-    rows = torch.where(few, found, own) + size * torch.arange(runs, device=own.device)[:, None]
+    parents = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total)
+    parents.clamp_(max=size - 1)
+    rows = torch.where(few, parents, own) + size * torch.arange(runs, device=own.device)[:, None]
     log_weight = torch.where(few, top + (total / size).log(), log_weight)
     return rows.flatten(), log_weight.flatten()
 
@@ -275,8 +276,8 @@ def pilot_betas(
         path.move_to(betas[-1], x, tuple(part[rows] for part in known))
         state, _ = sampler.step(sampler.relocate(x, state, path), path, rng)
         known = path.know(state.x)
-    found = even_schedule(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
-    return found.float().double(), len(losses)
+    ladder = even_schedule(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
+    return ladder.float().double(), len(losses)
 
 
 # Estimates.

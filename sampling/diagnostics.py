@@ -57,11 +57,13 @@ def convergence(trace: NDArray) -> dict[str, NDArray]:
     standard error, NaN if the average over coordinates never changes.
     """
     draws = trace.reshape(*trace.shape[:2], -1).transpose(1, 0, 2).astype(np.float64)
-    still, found = _measure_quantities(draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat)
+    still, numbers = _measure_quantities(
+        draws, ess=lambda one: _ess(_split(one)), r_hat=split_r_hat
+    )
     overall = draws.mean(-1, keepdims=True)
     _, error = _measure_quantities(overall, mcse=_mcse)
     return {
-        **found,
+        **numbers,
         "constant": np.asarray(still.sum()),
         "mean": np.asarray(overall.mean()),
         "mean_error": np.asarray(error["mcse"][0]),
@@ -89,16 +91,16 @@ def quantities(draws: NDArray, measures: Sequence[str] = MEASURES) -> dict[str, 
 def _quantities(draws: NDArray, measures: Sequence[str]) -> dict[str, NDArray]:
     """`quantities` of a part that is computed at once."""
     every = dict(zip(MEASURES, (_mcse, _ess_bulk, _ess_tail, _rank_r_hat), strict=True))
-    still, found = _measure_quantities(draws, **{name: every[name] for name in measures})
+    still, numbers = _measure_quantities(draws, **{name: every[name] for name in measures})
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
     stuck = still & ~constant
     if draws.shape[1] >= MIN_DRAWS:
         for name in STUCK_VALUES.keys() & set(measures):
-            found[name][stuck] = STUCK_VALUES[name]
+            numbers[name][stuck] = STUCK_VALUES[name]
     rows = np.ascontiguousarray(draws.reshape(-1, len(still)).T)  # sums do not depend on the part
     single = rows.shape[1] == 1  # one draw has no spread
     sd = np.full(still.shape, np.nan) if single else rows.std(1, ddof=1)
-    return {"mean": rows.mean(1), "sd": sd, **found, "constant": constant, "stuck": stuck}
+    return {"mean": rows.mean(1), "sd": sd, **numbers, "constant": constant, "stuck": stuck}
 
 
 def mixing(draws: NDArray) -> dict[str, NDArray]:
@@ -106,8 +108,8 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
 
     The bulk ESS and R-hat of `quantities`, at less cost. NaN where every chain is constant.
     """
-    _, found = _measure_quantities(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
-    return found
+    _, numbers = _measure_quantities(draws.astype(np.float64), ess=_ess_bulk, r_hat=_rank_r_hat)
+    return numbers
 
 
 def in_parts(draws: NDArray) -> Iterator[slice]:
@@ -125,18 +127,18 @@ def _measure_quantities(
 ) -> tuple[NDArray, dict[str, NDArray]]:
     """Which quantities are constant in every chain; the measures, NaN there or of few draws."""
     constant = (draws == draws[:, :1]).all(axis=(0, 1))
-    found = {name: np.full(constant.shape, np.nan) for name in measures}
+    numbers = {name: np.full(constant.shape, np.nan) for name in measures}
     if draws.shape[1] < MIN_DRAWS:
-        return constant, found
+        return constant, numbers
     (moving,) = np.nonzero(~constant)
     many = max(1, NUMBERS_AT_ONCE // draws[..., 0].size)
     for first in range(0, len(moving), many):
-        some = moving[first : first + many]
-        part = draws[:, :, some]
+        places = moving[first : first + many]
+        part = draws[:, :, places]
         with np.errstate(divide="ignore", invalid="ignore"):  # constant within half chains
             for name, measure in measures.items():
-                found[name][some] = measure(part)
-    return constant, found
+                numbers[name][places] = measure(part)
+    return constant, numbers
 
 
 def _split(draws: NDArray) -> NDArray:
@@ -180,14 +182,14 @@ def _ess(draws: NDArray) -> NDArray:
     ended[-1] = True
     end = ended.argmax(0)  # the end for each quantity
     order = np.arange(len(ended))[:, None]
-    kept = np.where(order < end, np.minimum.accumulate(pairs[: last + 1]), 0).sum(0)
+    decreasing = np.where(order < end, np.minimum.accumulate(pairs[: last + 1]), 0).sum(0)
     every = np.arange(len(end))
     even = rho[2 * end, every]
     tail = np.where((even > 0) | (pairs[end, every] >= 0), even, 0)
     count = chains * length
-    found = count / np.maximum(2 * kept + tail - 1, 1 / np.log10(count))
+    effective = count / np.maximum(2 * decreasing + tail - 1, 1 / np.log10(count))
     spread = draws.max((0, 1)) - draws.min((0, 1))
-    return np.where(spread < np.finfo(float).resolution, count, found)
+    return np.where(spread < np.finfo(float).resolution, count, effective)
 
 
 def _ess_bulk(draws: NDArray) -> NDArray:

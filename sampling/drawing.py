@@ -201,10 +201,10 @@ def _draw_fused(
         state, before = kernel.init(x, kernels.target), count.evaluations
         state, _ = kernel.advance(state, kernels.target, rng, burn_in)
         kernels.charge(before, burn_in + steps)
-        found = kernel.draw(state, kernels.target, rng, steps, thin, count.model)
+        drawn = kernel.draw(state, kernels.target, rng, steps, thin, count.model)
     return {
-        "draws": found.x.transpose(0, 1).contiguous(),
-        "log_prob": found.log_prob.to(precision).T.contiguous(),
-        "acceptance": (found.accept / steps).float(),
+        "draws": drawn.x.transpose(0, 1).contiguous(),
+        "log_prob": drawn.log_prob.to(precision).T.contiguous(),
+        "acceptance": (drawn.accept / steps).float(),
         "ladders": None,
-    }, found.invalid
+    }, drawn.invalid

@@ -89,8 +89,8 @@ def sum_all_states(model: EnergyModel) -> Exact:
     condition = ""
     if model.is_conditioned:
         condition = " given the known values, so the evidence is impossible"
-    found = _sum_states(domain, evaluate, prod(domain.shape), condition)
-    return Exact(found.log_z, found.mean.view(domain.shape))
+    total = _sum_states(domain, evaluate, prod(domain.shape), condition)
+    return Exact(total.log_z, total.mean.view(domain.shape))
 
 
 @torch.no_grad()

@@ -161,12 +161,12 @@ class Ladders:
         """
         if self.schedule[0] != 0:
             return None
-        found = estimate(self.up, self.down)
-        if doubt := found.doubt or self._why_unsure(chains):
-            found = found._replace(low=-np.inf, high=np.inf, doubt=doubt)
-        elif np.isnan(found.high):
-            found = found._replace(doubt="an interval needs two ladders or more")
-        return found
+        log_z = estimate(self.up, self.down)
+        if doubt := log_z.doubt or self._why_unsure(chains):
+            log_z = log_z._replace(low=-np.inf, high=np.inf, doubt=doubt)
+        elif np.isnan(log_z.high):
+            log_z = log_z._replace(doubt="an interval needs two ladders or more")
+        return log_z
 
     def _why_unsure(self, chains: Convergence) -> str:
         """Why all ladders may be equally far from their law, else ""."""
@@ -187,13 +187,13 @@ class Ladders:
         It is plain if it has two ends and the barrier is known. If not, it is the hull of the
         interval and all estimates. Raises ValueError unless b begins at 0.
         """
-        found = self.log_z
-        if found is None:
+        log_z = self.log_z
+        if log_z is None:
             raise ValueError("log Z needs a schedule that begins at b = 0, where it is known")
-        ends = [found.low, found.high]
+        ends = [log_z.low, log_z.high]
         plain = bool(np.isfinite(ends).all()) and self.barrier_known
         if not plain:
-            ends += [found.forward, found.backward]
+            ends += [log_z.forward, log_z.backward]
         return min(ends), max(ends), plain
 
     def select_ladders(self, ladders: slice) -> "Ladders":

@@ -39,18 +39,18 @@ def parse_sampler(text: str, fields: dict[str, Any] | None = None) -> Any:
     text, given = parse_sampler_call(text)
     fields = {**given, **(fields or {})}
     if ".py:" in text:
-        found = load_object(text)
+        kind = load_object(text)
     elif text in NAMES:
-        found, own = find_sampler_class(text)
-        fields = {**own, **fields}
+        kind, defaults = find_sampler_class(text)
+        fields = {**defaults, **fields}
     else:
         raise ValueError(f"sampler {text!r} is not known: {nearest(text, NAMES)}")
-    if isinstance(found, type):
-        _check_fields(text, fields, found)
-        return found(**fields)
+    if isinstance(kind, type):
+        _check_fields(text, fields, kind)
+        return kind(**fields)
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
-    return found
+    return kind
 
 
 def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:

@@ -187,10 +187,10 @@ class Search:
                 length, variable, wrong = guesses.pop()
                 self._undo(length)
                 consistent = self._restrict(variable, ~wrong) and self._propagate()
-        found = [each.bit_length() - 1 for each in self._open]
+        values = [each.bit_length() - 1 for each in self._open]
         if guesses:
             self._undo(guesses[0][0])
-        return found
+        return values
 
     def _offer(self, variable: int) -> None:
         """Put a variable with several values into the heap of those to guess."""

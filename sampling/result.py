@@ -103,11 +103,11 @@ class SampleResult:
         `result.verdict(of=function)` is that of a function of x.
         """
         log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
-        found = ResultVerdict(
+        verdict_of_draws = ResultVerdict(
             *verdict(log_prob, draws, self.names, self.caveat, labels=self.labels)
         )
-        found.result = self
-        return found
+        verdict_of_draws.result = self
+        return verdict_of_draws
 
     @property
     def converged(self) -> bool:
@@ -201,9 +201,9 @@ class SampleResult:
             quantities(round_noise(self.log_prob.numpy())[..., None]),
             quantities(values),
         )
-        found = {key: np.concatenate((first[key], others[key])) for key in first}
-        marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
-        frame = pd.DataFrame(found, index=["log_prob", *names])
+        columns = {key: np.concatenate((first[key], others[key])) for key in first}
+        marks = {mark: columns.pop(mark) for mark in ("constant", "stuck")}
+        frame = pd.DataFrame(columns, index=["log_prob", *names])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
         frame["note"] = ""
@@ -266,8 +266,8 @@ class SampleResult:
         kind, sizes = about.pop("domain")
         if chosen := about.pop("adapted", None):
             text = chosen["sampler"]  # None in older files
-            found = sampler if text is None else from_text(*text)
-            about["adapted"] = AdaptationResult(**{**chosen, "sampler": found, "x": x})
+            made_by = sampler if text is None else from_text(*text)
+            about["adapted"] = AdaptationResult(**{**chosen, "sampler": made_by, "x": x})
         if own:
             about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
         if about["names"] is not None:

@@ -149,13 +149,13 @@ def sample(
             sampler = asked
         kernels.serve(sampler, engine if rule is None else engine_for_adaptation(engine))
         synchronise(place)
-        began, found = time.perf_counter() - kernels.learning, None
+        began, adaptation = time.perf_counter() - kernels.learning, None
         compiled = kernels.seconds
         if start == "annealed":
             x = anneal_starts(count.model, sampler, x, rng)
         if rule is not None:
-            found = kernels.adapt(rule, sampler, x, rng, engine)
-            sampler, x = found.sampler, found.x
+            adaptation = kernels.adapt(rule, sampler, x, rng, engine)
+            sampler, x = adaptation.sampler, adaptation.x
             if temper:
                 sampler = Tempered(sampler, learn_base=True)
             kernels.serve(sampler, engine)
@@ -169,13 +169,13 @@ def sample(
         sampler=sampler,
         domain=model.domain,
         seed=seed,
-        adapted=found,
+        adapted=adaptation,
         names=named,
         caveat=caveat,
         labels=label_texts(model),
     )
-    if diagnose and (told := describe_invalid(result, invalid, steps * len(x))):
-        _warn(told)
+    if diagnose and (warning := describe_invalid(result, invalid, steps * len(x))):
+        _warn(warning)
     if diagnose and result.verdict.judged and not result.converged:
         _warn(result.verdict.text)
     return result

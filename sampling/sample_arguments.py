@@ -60,9 +60,9 @@ def require_memory(
     draws, diagnostics = needed(thin)
     if draws + diagnostics <= free:
         return
-    told = f"draws take {_gigabytes(draws)}"
+    text = f"draws take {_gigabytes(draws)}"
     if diagnostics:
-        told += f", their diagnostics {_gigabytes(diagnostics)}"
+        text += f", their diagnostics {_gigabytes(diagnostics)}"
     fits = [
         more
         for more in range(2 * thin, steps // MIN_THINNED_DRAWS + 1, thin)
@@ -71,7 +71,7 @@ def require_memory(
     advice = "take fewer chains or steps"
     if fits:
         advice = f"thin={fits[0]} needs {_gigabytes(sum(needed(fits[0])))}"
-    raise ValueError(f"{told}; {_gigabytes(free)} free: {advice}")
+    raise ValueError(f"{text}; {_gigabytes(free)} free: {advice}")
 
 
 def _gigabytes(size: int) -> str:

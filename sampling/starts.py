@@ -83,9 +83,9 @@ def _impossible_rows(x: Tensor, model: EnergyModel) -> Tensor:
 def _search_states(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
     """States of these chains by a search of their own each, `[len(rows), *domain.shape]`."""
     order = Random(int(torch.randint(2**62, (), generator=rng, device=rng.device)))
-    found: list[list[int]] = []
+    states: list[list[int]] = []
     for row in rows:
-        if not found or model.chains is not None:  # then chains have evidence of their own
+        if not states or model.chains is not None:  # then chains have evidence of their own
             constraints = constraints_of(model, row)
             assert constraints is not None
             search, sites = Search(constraints, order), constraints.sites
@@ -99,8 +99,8 @@ def _search_states(model: EnergyModel, rows: list[int], rng: Generator) -> Tenso
             ) from error
         if values is None:
             raise NoStateError(_no_state(model, row))
-        found.append([values[variable] for variable in sites])
-    return _states(torch.tensor(found), model.domain)
+        states.append([values[variable] for variable in sites])
+    return _states(torch.tensor(states), model.domain)
 
 
 def _no_state(model: EnergyModel, row: int) -> str:

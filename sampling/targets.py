@@ -132,15 +132,15 @@ def load_target(text: str, domain: str | None) -> EnergyModel:
     A class is called without arguments. Raises ValueError if there is no such target, and if a
     function or module has no domain.
     """
-    found = load_object(text)
-    found = found() if isinstance(found, type) else found
-    if domain is None and callable(found) and not isinstance(found, EnergyModel):
+    target = load_object(text)
+    target = target() if isinstance(target, type) else target
+    if domain is None and callable(target) and not isinstance(target, EnergyModel):
         raise ValueError(
-            f"the states of {target_name(found)} are not known: give --domain, such as --domain "
+            f"the states of {target_name(target)} are not known: give --domain, such as --domain "
             "binary:20, spins:20 or categorical:10,3"
         )
     states = None if domain is None else parse_domain(domain)
-    return as_model(found, domain=states).requires_grad_(False)
+    return as_model(target, domain=states).requires_grad_(False)
 
 
 def why_unsupported(sampler: Sampler, model: EnergyModel) -> str:
@@ -173,7 +173,7 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
     if model.chains is not None:  # no row can take another's place
         return _values(x, model)
     more = x if len(x) > 1 else torch.cat((x, x))
-    first, again, alone = (_values(some, model) for some in (more, more, more[:1]))
+    first, again, alone = (_values(states, model) for states in (more, more, more[:1]))
     if not first.shape == again.shape == (len(more),) or alone.shape != (1,):
         raise ValueError(
             "the target must give one number a chain, [chains, ...] -> [chains]; it gave "

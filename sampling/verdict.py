@@ -72,13 +72,13 @@ def verdict(
 
     A `caveat` says why no draws can tell: nothing has converged with one.
     """
-    found = _judge_draws(log_prob, draws, site_names, of, labels)
+    judgement = _judge_draws(log_prob, draws, site_names, of, labels)
     if not caveat:
-        return found
-    if found.converged:
-        text = found.text.replace("converged: ", "not judged: ", 1)
+        return judgement
+    if judgement.converged:
+        text = judgement.text.replace("converged: ", "not judged: ", 1)
         return Convergence(False, f"{text}, but {caveat}", judged=False)
-    return found._replace(text=f"{found.text}; {caveat}")
+    return judgement._replace(text=f"{judgement.text}; {caveat}")
 
 
 def _judge_draws(
@@ -206,9 +206,9 @@ def _find_constants(values: NDArray) -> tuple[NDArray, NDArray]:
     still = np.empty((len(values), values.shape[2]), dtype=bool)
     constant = np.empty(values.shape[2], dtype=bool)
     for part in in_parts(values):
-        some = values[..., part]
-        still[:, part] = (some == some[:, :1]).all(1)
-        constant[part] = still[:, part].all(0) & (some[:, 0] == some[:1, 0]).all(0)
+        block = values[..., part]
+        still[:, part] = (block == block[:, :1]).all(1)
+        constant[part] = still[:, part].all(0) & (block[:, 0] == block[:1, 0]).all(0)
     return still, constant
 
 

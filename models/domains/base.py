@@ -238,11 +238,11 @@ def list_patterns(domain: Domain, sites: int, device: torch.device) -> Tensor:
 
 def digits_of(number: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """The digits of numbers `[n]` in the mixed radix `sizes`, `[n, digits]`."""
-    found = []
+    digits = []
     for size in reversed(sizes):
-        found.append(number % size)
+        digits.append(number % size)
         number = number // size
-    return torch.stack(found[::-1], -1)
+    return torch.stack(digits[::-1], -1)
 
 
 def one_hot(index: Tensor, num_values: int) -> Tensor:

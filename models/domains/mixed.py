@@ -33,8 +33,8 @@ class Mixed(Categorical):
             )
         if 0 < self.num_values < max(sizes):
             raise ValueError(f"num_values must be {max(sizes)} or more, got {self.num_values}")
-        found = {"sizes": sizes, "dim": len(sizes), "num_values": self.num_values or max(sizes)}
-        for name, value in found.items():
+        fields = {"sizes": sizes, "dim": len(sizes), "num_values": self.num_values or max(sizes)}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:

@@ -98,8 +98,10 @@ def run_checks(
         name: CheckCase(sampler, target, error / decisions, law, chains, seed)  # Bonferroni
         for name, target in sorted(supported.items(), key=lambda item: len(item[1].z))
     }
-    found = {name: list(examine(case)) for name, case in cases.items()}
-    return CheckReport(sampler, found, refused, decisions, error, next(iter(cases.values()), None))
+    outcomes = {name: list(examine(case)) for name, case in cases.items()}
+    return CheckReport(
+        sampler, outcomes, refused, decisions, error, next(iter(cases.values()), None)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,12 +112,12 @@ class CheckCase:
             sampler, rng = self.fresh(), self.rng(3)
             x = self.target.draw(self.target.law, self.chain_count, rng)
             state = self.settle(sampler.init(x.clone(), self.target.model), self.target.model, rng)
-            found = [self.target.index(state.x)]
+            indices = [self.target.index(state.x)]
             for step in range(1, self.second_step + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
                 if step in (1, self.second_step):
-                    found.append(self.target.locate(state.x))
-        return found
+                    indices.append(self.target.locate(state.x))
+        return indices
 
     @cached_property
     def balance(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,7 +151,7 @@ def counts(
     rng, size = Generator(target.device).manual_seed(0), len(target.inner)
     calls, repeats = (replicas, 1) if shared else (1, replicas)
     x = target.states[target.inner].repeat_interleave(repeats, 0)
-    found = np.zeros((steps, size * len(target.z)), dtype=int)
+    visits = np.zeros((steps, size * len(target.z)), dtype=int)
     source = np.arange(size).repeat(repeats) * len(target.z)
     infos = []
     for _ in range(calls):
@@ -159,8 +159,8 @@ def counts(
         for step in range(steps):
             state, info = sampler.step(state, target.model, rng)
             infos.append(info)
-            found[step] += np.bincount(source + target.index(state.x), minlength=found.shape[1])
-    return list(found.reshape(steps, size, -1)), infos[0]
+            visits[step] += np.bincount(source + target.index(state.x), minlength=visits.shape[1])
+    return list(visits.reshape(steps, size, -1)), infos[0]
 
 
 def histogram(target: Target, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

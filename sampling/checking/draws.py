@@ -177,8 +177,8 @@ def _tensor(given: Any, name: str) -> Tensor:
 
 def _check_support(values: Tensor) -> DrawsOutcome:
     impossible = int((values == -torch.inf).sum())
-    told = f"{impossible} of {values.numel()} draws have probability 0"
-    return DrawsOutcome("support", "fails" if impossible else "ok", told)
+    detail = f"{impossible} of {values.numel()} draws have probability 0"
+    return DrawsOutcome("support", "fails" if impossible else "ok", detail)
 
 
 def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
@@ -195,8 +195,8 @@ def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsO
     off = (off - off.median()).nan_to_num(torch.inf).abs()  # both -inf: `_possible` tells
     rounding = max(ROUNDING, 1e-5 * float(given[given.isfinite()].abs().max()))
     wrong = int((off > rounding).sum())
-    told = f"{wrong} of {off.numel()} differ from the target's, up to a constant"
-    return DrawsOutcome("energies", "fails" if wrong else "ok", told)
+    detail = f"{wrong} of {off.numel()} differ from the target's, up to a constant"
+    return DrawsOutcome("energies", "fails" if wrong else "ok", detail)
 
 
 def _thin_draws(x: Tensor, values: Tensor) -> Tensor:

@@ -55,16 +55,16 @@ def compare_states(
     )
 
     level = error / COMPARISONS
-    one, other = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))
-    kinds = [len(some.unique()) for some in place.split(sizes)]
+    here, there = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))
+    kinds = [len(places.unique()) for places in place.split(sizes)]
     squared, floor = found["distance"][0], found["distance"].quantile(1 - level)
-    told = {
-        "log-probability": f"mean {one}, reference {other}",
+    details = {
+        "log-probability": f"mean {here}, reference {there}",
         **{name: _largest(*about, n) for name, about in shares.items()},
         "repeats": f"{kinds[0]} distinct states of {n}, reference {kinds[1]} of {len(others)}",
         "distance": f"squared MMD {squared:.2g}, noise floor {floor:.2g}",
     }
-    for name, detail in told.items():
+    for name, detail in details.items():
         reached = found[name] >= found[name][0] - 1e-6 * found[name][0].abs()  # rounding
         p = float(reached.double().mean())
         yield DrawsOutcome(name, "fails" if p <= level else "ok", detail, p)
@@ -77,15 +77,15 @@ def _permute(
 
     The statistics have the shape `[count]`.
     """
-    found: dict[str, list[Tensor]] = {name: [] for name in statistics}
+    by_name: dict[str, list[Tensor]] = {name: [] for name in statistics}
     for start in range(0, count, DIVISIONS_AT_ONCE):
         order = torch.rand(min(DIVISIONS_AT_ONCE, count - start), n + m, generator=rng).argsort(1)
         if start == 0:
             order[0] = torch.arange(n + m)
         division = (order < n).float()
         for name, statistic in statistics.items():
-            found[name].append(statistic(division))
-    return {name: torch.cat(parts) for name, parts in found.items()}
+            by_name[name].append(statistic(division))
+    return {name: torch.cat(parts) for name, parts in by_name.items()}
 
 
 def _codes(states: Tensor, domain: Domain) -> tuple[Tensor, list[str]]:
@@ -173,7 +173,7 @@ def _mmd(codes: Tensor, values: int) -> Statistic:
 def evaluate_draws(x: Tensor, model: EnergyModel) -> Tensor:
     """The target at each of `x` `[n, *domain.shape]`, float64 `[n]`."""
     with torch.no_grad():
-        values = torch.cat([model.log_prob(some).double() for some in x.split(STATES_AT_ONCE)])
+        values = torch.cat([model.log_prob(part).double() for part in x.split(STATES_AT_ONCE)])
     if values.isnan().any():
         raise ValueError(f"the target is NaN at {int(values.isnan().sum())} of the draws")
     return values

@@ -119,13 +119,13 @@ def host_reads(case: CheckCase) -> CheckOutcome:
 
 def chance_from_generator(case: CheckCase) -> CheckOutcome:
     """All chance comes from the generator passed last."""
-    found = []
+    states = []
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.manual_seed(seed)
             untouched = torch.get_rng_state()
-            found.append(case.run_steps(case.start(), 5))
+            states.append(case.run_steps(case.start(), 5))
             if not torch.equal(untouched, torch.get_rng_state()):
                 return CheckOutcome(
                     "fails", "a step draws from PyTorch's global generator; pass generator=rng"
@@ -133,7 +133,7 @@ def chance_from_generator(case: CheckCase) -> CheckOutcome:
     after = random.getstate(), np.random.get_state()  # noqa: NPY002
     if repr(before) != repr(after):
         return CheckOutcome("fails", "a step draws from Python's or NumPy's global generator")
-    if not are_equal(*found):
+    if not are_equal(*states):
         return CheckOutcome("fails", "two runs with the same seed differ")
     return CheckOutcome("ok")
 

@@ -78,14 +78,14 @@ def one_chain(case: CheckCase) -> CheckOutcome:
         case.rng(5),
         SINGLE_RUNS_AND_STEPS,
     )
-    starts, found = case.start(runs), []
+    starts, last_states = case.start(runs), []
     state = sampler.init(starts[:1], target.model)
     for x in starts.split(1):
         state = sampler.relocate(x.clone(), state, target.model)
         for _ in range(steps):
             state, _ = sampler.step(state, target.model, rng)
-        found.append(state.x)
-    index = target.locate(torch.cat(found))
+        last_states.append(state.x)
+    index = target.locate(torch.cat(last_states))
     return _outcome(case, target, index, f"each chain alone, after {steps} steps")
 
 

@@ -50,28 +50,28 @@ def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> li
     tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
     behind = [(low, high) for low, high in tried if not high.mixed]
     level = DISAGREEMENT_LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
-    found: dict[frozenset[str], str] = {}
+    sentence_by_pair: dict[frozenset[str], str] = {}
     for one, other in pairs:
         p = _p(one, other, "two-sided")
         if (p < level).any():
             places = [int(place) for place in p.argsort() if p[place] < level]
-            found[frozenset((one.name, other.name))] = _describe_disagreement(
+            sentence_by_pair[frozenset((one.name, other.name))] = _describe_disagreement(
                 one, other, quantities, places
             )
     for low, high in behind:
         if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
-            found[frozenset((low.name, high.name))] = _describe_disagreement(
+            sentence_by_pair[frozenset((low.name, high.name))] = _describe_disagreement(
                 low, high, quantities, [0]
             )
     for low, high in tried:
         above = int((high.last > max(low.largest, high.start)).sum())
         if _chance(above, len(high.last), int(low.effective)) < level:
-            found.setdefault(
+            sentence_by_pair.setdefault(
                 frozenset((low.name, high.name)),
                 f"{above} of the {len(high.last)} chains of {high.name} ended at a log-probability "
                 f"above {low.largest:.5g}, the largest that {low.name} saw",
             )
-    return list(found.values())
+    return list(sentence_by_pair.values())
 
 
 def _chance(above: int, chains: int, draws: int) -> float:

@@ -211,13 +211,15 @@ class Race:
         """The name of each of `entries`: `x[3]`, or `x[3, 1]` of a site's value 1."""
         shape = self.model.domain.shape
         places = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), -1)
-        found = self.entries(torch.from_numpy(places).movedim(-1, 0).unflatten(-1, shape))
-        return [f"x{list(map(int, place))}" for place in found.T]
+        places_of_entries = self.entries(
+            torch.from_numpy(places).movedim(-1, 0).unflatten(-1, shape)
+        )
+        return [f"x{list(map(int, place))}" for place in places_of_entries.T]
 
     def disagreements(self, entrants: Sequence[Entrant]) -> list[str]:
         """On what exact samplers disagree, a sentence for each pair; none if they agree."""
-        some = [each.seen for each in entrants if each.seen and each.sampler.exact]
-        return disagreements(some, ["the log-probability", *self.names()])
+        summaries = [each.seen for each in entrants if each.seen and each.sampler.exact]
+        return disagreements(summaries, ["the log-probability", *self.names()])
 
 
 def constant_values(entries: torch.Tensor) -> list[float | None]:

@@ -97,8 +97,8 @@ def startup(trials: int) -> int:
 
 def complete(study: Study, trials: int) -> dict[int, FrozenTrial]:
     """The finished trials of the first `trials` slots, by slot."""
-    found = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    slots = {trial.user_attrs["slot"]: trial for trial in found}
+    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    slots = {trial.user_attrs["slot"]: trial for trial in finished}
     return {slot: slots[slot] for slot in sorted(slots) if slot < trials}
 
 
