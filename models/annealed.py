@@ -84,8 +84,8 @@ class GeometricPath(AnnealedModel):
         old = new if self._here is None else self._here[1]
         moved, stayed = same_rows(x, new[0]), same_rows(x, old[0])
         difference = torch.where(moved, new[1], old[1].where(moved | stayed, torch.nan))
-        rest = (pick_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
-        return x.clone(), difference, *rest
+        others_known = (pick_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
+        return x.clone(), difference, *others_known
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
         self._evaluations.clear()
@@ -259,13 +259,13 @@ class SoftenedPath(GeometricPath):
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the terms that are not 0, less log p0, and the number of zeros, `[rows]`."""
-        rest, zeros = _without_zeros(self.soft.log_prob(x.double()))
-        return self._difference(x, rest).to(x), zeros.to(x)
+        finite, zeros = _without_zeros(self.soft.log_prob(x.double()))
+        return self._difference(x, finite).to(x), zeros.to(x)
 
     def _add_price(self, values: Tensor, x: Tensor) -> Tensor:
         """Values of the softened model, with the price of a zero at b."""
-        rest, zeros = _without_zeros(values)
-        return (rest - _price(self._beta_for(values)) * zeros).to(x)
+        finite, zeros = _without_zeros(values)
+        return (finite - _price(self._beta_for(values)) * zeros).to(x)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)

@@ -335,12 +335,14 @@ class AnnealedModel(EnergyModel):
     @contextmanager
     def on_copies(self) -> Iterator[None]:
         """Inside, the path writes to copies of its tensors. Afterwards it remembers nothing."""
-        own = dict(self._buffers)
-        self._buffers.update({name: None if t is None else t.clone() for name, t in own.items()})
+        buffers = dict(self._buffers)
+        self._buffers.update(
+            {name: None if t is None else t.clone() for name, t in buffers.items()}
+        )
         try:
             yield
         finally:
-            self._buffers.update(own)
+            self._buffers.update(buffers)
             self.forget()
 
     @abstractmethod

@@ -72,8 +72,8 @@ class DenseIsing(EnergyModel):
         bias = self.bias.index_select(0, free).double() + 2 * field
         smaller = DenseIsing(rows.index_select(1, free), bias.to(rows))
         among = self.coupling.index_select(0, known).index_select(1, known).double()
-        own = spins @ (among @ spins + self.bias.index_select(0, known).double())
-        smaller.offset = self.offset + float(own)
+        offset = spins @ (among @ spins + self.bias.index_select(0, known).double())
+        smaller.offset = self.offset + float(offset)
         return smaller
 
     def forward(self, x: Tensor) -> Tensor:

@@ -173,8 +173,8 @@ def softplus_sum(z: Tensor) -> Tensor:
     factors = memory.neg_().exp_().add_(1)
     for _ in range(5):
         half = (factors.shape[-1] + 1) // 2
-        factors, rest = factors[..., :half], factors[..., half:]
-        factors[..., : rest.shape[-1]].mul_(rest)
+        factors, second = factors[..., :half], factors[..., half:]
+        factors[..., : second.shape[-1]].mul_(second)
     total = factors.log().sum(-1)
     return total.add_(torch.clamp(z, min=0, out=memory).sum(-1))
 

@@ -257,16 +257,16 @@ class Factors(EnergyModel):
         total = x.new_zeros(len(x))
         for place, count, shape in self._groups:
             entries = self.flat[self._starts[place] : self._starts[place + count]]
-            rest = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
+            sums = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
             scopes = self.scope[place : place + count]
             for j in range(len(shape)):
                 share = weights.index_select(1, scopes[:, j])[..., : shape[j]].unsqueeze(-1)
-                rest = rest.unflatten(-1, (shape[j], -1))
-                part = rest * share
+                sums = sums.unflatten(-1, (shape[j], -1))
+                part = sums * share
                 if not self.positive:
                     part = torch.where(share > 0, part, 0)  # 0 times -inf
-                rest = part.sum(2)
-            total = total + rest.sum((1, 2))
+                sums = part.sum(2)
+            total = total + sums.sum((1, 2))
         return total
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -73,11 +73,11 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
     lines = [line for line in text.splitlines() if re.match(r"\s*[^\s#]", line)]
     try:
         numbers = [list(map(float, line.split())) for line in lines]
-        first, rest = len(numbers[0]), numbers[1:]
-        if first == 2 and all(len(row) in (2, 3) for row in rest):
-            _require_declared(len(rest), numbers[0][1], "edges")
-            edges = _sites_of(np.array([row[:2] for row in rest]).reshape(-1, 2)) - 1
-            weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rest])
+        first, rows = len(numbers[0]), numbers[1:]
+        if first == 2 and all(len(row) in (2, 3) for row in rows):
+            _require_declared(len(rows), numbers[0][1], "edges")
+            edges = _sites_of(np.array([row[:2] for row in rows]).reshape(-1, 2)) - 1
+            weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rows])
             return Graph(edges, -beta * weights, sites=int(numbers[0][0]))
         if all(len(row) == 3 for row in numbers):
             return _of_coo(np.array(numbers), beta, _vartype(text) == "BINARY")

@@ -71,8 +71,8 @@ class GraphPotts(SparsePotts):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        one, other = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
-        pairs = vecdot(one, other) @ self.graph.weights
+        tails, heads = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
+        pairs = vecdot(tails, heads) @ self.graph.weights
         return self.log_prob_of(pairs + (x * self.bias).sum((-2, -1)))
 
     def _pairs(self, x: Tensor) -> Tensor:

@@ -138,7 +138,7 @@ class SparsePotts(EnergyModel):
         edges, coupling = self.edges_and_couplings()
         hard = edges[(coupling < IMPOSSIBLE).expand(len(edges))].tolist()
         differ = ~np.eye(self.domain.num_values, dtype=bool)
-        return [*alone, *(((one, other), differ) for one, other in hard)]
+        return [*alone, *(((a, b), differ) for a, b in hard)]
 
     def require_gradient(self) -> None:
         """Raise NotDifferentiableError if some states are forbidden."""
@@ -321,9 +321,9 @@ class DensePotts(EnergyModel):
         site = index.div(self.domain.moves, rounding_mode="floor")
         change = (y - x).gather(1, site.unsqueeze(-1).expand(-1, -1, self.domain.moves))
         rows = self._rows()[site.squeeze(1)]  # [chains, q, sites * q]
-        kept = cache[0] + (change @ rows).view_as(x)
-        field = kept.to(y.dtype)
-        return self._log_prob(y, field), field, (kept,)
+        updated = cache[0] + (change @ rows).view_as(x)
+        field = updated.to(y.dtype)
+        return self._log_prob(y, field), field, (updated,)
 
     def _rows(self) -> Tensor:
         """J with its rows by site, `[sites, q, sites * q]`."""

@@ -108,15 +108,15 @@ class Network(nn.Module):
         if slope is None:
             return self._maps(patches(images), self._kernels(), images.shape)
         with torch.no_grad():
-            kept: Kept = []
+            activations: Kept = []
             kernels = self._kernels()
-            maps = self._maps(patches(images), kernels, images.shape, kept)
+            maps = self._maps(patches(images), kernels, images.shape, activations)
             by_z = (slope / maps[0, 0].numel()).to(maps.dtype).view(1, -1, 1, 1).expand_as(maps)
-            halving, *others = self._blocks()
-            for block in reversed(others):
-                first, total = kept.pop()
-                by_z = block.backpropagate(by_z, first, total, like=kept[-1][1])
-            both = halving.backpropagate_activations(by_z, *kept.pop())
+            halving, *later = self._blocks()
+            for block in reversed(later):
+                first, total = activations.pop()
+                by_z = block.backpropagate(by_z, first, total, like=activations[-1][1])
+            both = halving.backpropagate_activations(by_z, *activations.pop())
             by_rows, by_fewer = (
                 kernel.to(by.dtype) @ by.permute(0, 2, 3, 1).flatten(1, 2).mT  # [n, rows, h * w]
                 for kernel, by in zip(kernels, both, strict=True)
@@ -133,9 +133,9 @@ class Network(nn.Module):
             (rows[:, : len(kernel)].mT @ kernel).unflatten(1, size).permute(0, 3, 1, 2)
             for kernel in kernels
         )
-        halving, *others = self._blocks()
+        halving, *later = self._blocks()
         z = halving.rest(first, shortcut, kept)
-        for block in others:
+        for block in later:
             z = block(z, kept)
         return z
 

@@ -55,10 +55,10 @@ class ScaledRBM(RBM, AnnealedModel):
 
     def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
         if beta.ndim:  # W and c are those of the model, and multiplied where they are used
-            self.beta, own = beta.to(self.start_bias), self.model
-            self.weight, self.hidden_bias = own.weight.data, own.hidden_bias.data
+            self.beta, rbm = beta.to(self.start_bias), self.model
+            self.weight, self.hidden_bias = rbm.weight.data, rbm.hidden_bias.data
             column = self.beta.unsqueeze(-1)
-            self.visible_bias = torch.lerp(self.start_bias, own.visible_bias, column)
+            self.visible_bias = torch.lerp(self.start_bias, rbm.visible_bias, column)
         else:
             if self.beta.ndim:
                 self.beta, self.visible_bias = torch.zeros_like(beta), self.start_bias.clone()

@@ -57,8 +57,8 @@ def make_sampler(text: str) -> Any:
     name, fields = parse_sampler_call(text)
     if name not in NAMES:
         raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
-    kind, own = find_sampler_class(name)
-    return kind(**{**own, **fields})
+    kind, defaults = find_sampler_class(name)
+    return kind(**{**defaults, **fields})
 
 
 def parse_sampler_call(text: str) -> tuple[str, dict[str, Any]]:

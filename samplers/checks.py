@@ -116,8 +116,8 @@ def check_shortcuts(
         changes_by_method["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
     if "block_log_probs" in local and not isinstance(domain, Subset):
         patterns = torch.stack((x[:, sites[:1]], y[:1, sites[:1]]), 1)
-        one, other = model.block_log_probs(x, cache, sites[:1], patterns)[0]
-        changes_by_method["block_log_probs"] = (other - one).expand(1)
+        before, after = model.block_log_probs(x, cache, sites[:1], patterns)[0]
+        changes_by_method["block_log_probs"] = (after - before).expand(1)
     if by_form is not None:
         changes = [by_form(x[0], there, i) for there, i in zip(y, sites.tolist(), strict=True)]
         changes_by_method["form"] = truth.new_tensor(changes)
@@ -159,13 +159,13 @@ def evaluate_start(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tenso
             else:
                 value_and_grad = model.log_prob(given), None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        kept = (
+        unchanged_errors = (
             torch.OutOfMemoryError,
             NotImplementedError,
             NotDifferentiableError,
             TrainingModeError,
         )
-        if isinstance(error, kept) or "can't allocate memory" in str(error):
+        if isinstance(error, unchanged_errors) or "can't allocate memory" in str(error):
             raise
         raise ValueError(
             f"{type(model).__name__} could not evaluate x of shape {list(x.shape)} "
@@ -186,8 +186,8 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
     if not isinstance(x, Tensor):
         raise ValueError(f"{wanted}, got {type(x).__name__}")
     if x.shape[1:] != shape or len(x) == 0:
-        one = "; x.unsqueeze(0) is one chain" if x.shape == shape else ""
-        raise ValueError(f"{wanted}, got {list(x.shape)}{one}")
+        advice = "; x.unsqueeze(0) is one chain" if x.shape == shape else ""
+        raise ValueError(f"{wanted}, got {list(x.shape)}{advice}")
     if not x.is_floating_point():
         raise ValueError(f"x must be floating point, got {x.dtype}; use x.float()")
     if torch.finfo(x.dtype).bits < 32:

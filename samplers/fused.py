@@ -135,9 +135,9 @@ class Fused(Wrapper, MultiStepSampler):
             invalid += int(every[block.leaves + 1].sum())
             rows = slice((-done - 1) % thin, None, thin)
             done += len(every[0])
-            kept = with_leaves(state.states, (one[rows].clone() for one in every))
-            x.append(kept.x)
-            log_prob.append(self._log_probs(kept, counting))
+            states = with_leaves(state.states, (leaf[rows].clone() for leaf in every))
+            x.append(states.x)
+            log_prob.append(self._log_probs(states, counting))
         return Draws(torch.cat(x), torch.cat(log_prob), accept, invalid)
 
     def _log_probs(self, states: Any, model: EnergyModel) -> Tensor:
@@ -164,7 +164,7 @@ def _stretches(
         made = min(steps, len(state.infos[0]) - first)
         every = [*leaves_of(state.states), *state.infos]
         state = state_after(state, first + made)
-        yield state, [one[first : first + made] for one in every]
+        yield state, [leaf[first : first + made] for leaf in every]
         steps -= made
     while steps:
         blocks = min(block.calls, -(-steps // block.steps))
@@ -172,7 +172,7 @@ def _stretches(
         steps -= made
         last = (1, 1) if steps else (block.steps, made - (blocks - 1) * block.steps)
         state = end_of_block(state, every, *last)
-        yield state, [one[:made] for one in every]
+        yield state, [leaf[:made] for leaf in every]
 
 
 def _add_to_sums(
@@ -194,5 +194,5 @@ def _add_to_sums(
         sums.total[:] += x.flatten(2).sum(0).numpy()
     draws, traced = sums.trace.shape[:2]
     if left < draws:
-        kept = x[-(draws - left) :, :traced].flatten(2).numpy()
-        sums.trace[draws - left - len(kept) : draws - left] = kept
+        last = x[-(draws - left) :, :traced].flatten(2).numpy()
+        sums.trace[draws - left - len(last) : draws - left] = last

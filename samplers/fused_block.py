@@ -71,14 +71,14 @@ class CompiledBlock:
 
     def _reserve(self, each: list[Tensor]) -> None:
         """Memory for the tape of some blocks and for what they return; a step returns `each`."""
-        entries = self.steps * (self.numbers + sum(one.numel() for one in each))
+        entries = self.steps * (self.numbers + sum(leaf.numel() for leaf in each))
         self.calls = max(1, min(MAX_BLOCKS_AT_ONCE, MAX_ENTRIES_AT_ONCE // entries))
         read = self.steps * self.numbers
         self.tape = torch.empty(self.calls, read + read % 2, dtype=torch.float64)
-        every = [one.new_empty(self.calls, self.steps, *one.shape) for one in each]
-        self.every = [one.flatten(0, 1) for one in every]
+        every = [leaf.new_empty(self.calls, self.steps, *leaf.shape) for leaf in each]
+        self.every = [leaf.flatten(0, 1) for leaf in every]
         # Views are made here: to make them takes as long as a step.
-        last = zip(*(one[:, -1].unbind() for one in every[: self.leaves]), strict=True)
+        last = zip(*(leaf[:, -1].unbind() for leaf in every[: self.leaves]), strict=True)
         self.last, self.rows = list(last), list(zip(*map(torch.unbind, every), strict=True))
         self.tapes = self.tape[:, :read].view(-1, self.steps, self.numbers).unbind()
 
@@ -97,7 +97,7 @@ class CompiledBlock:
             for number in range(blocks):
                 self.run(*last, self.tapes[number], *tensors, *self.rows[number])
                 last = self.last[number]
-        return [one[: blocks * self.steps] for one in self.every]
+        return [leaf[: blocks * self.steps] for leaf in self.every]
 
     def fits(self, state: FusedState) -> bool:
         """Whether the compiled steps are still those of the model.
@@ -136,11 +136,11 @@ class CompiledBlock:
             for number in range(self.steps):
                 steps.append(step(*state, tape[number], *rest))
                 state = steps[-1][: len(leaves)]
-            for out, one in zip(given[-len(each) :], zip(*steps, strict=True), strict=True):
-                out.copy_(torch.stack(one))
+            for out, leaf in zip(given[-len(each) :], zip(*steps, strict=True), strict=True):
+                out.copy_(torch.stack(leaf))
 
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
-        out = [one.new_empty(self.steps, *one.shape) for one in each]
+        out = [leaf.new_empty(self.steps, *leaf.shape) for leaf in each]
         given: list[Any] = [*leaves, tape, *self._tensors(), *out]
         graph = make_fx(block, SMALL_PRODUCTS, tracing_mode="fake")(*given)
         try:

@@ -19,7 +19,7 @@ class FusedState(NamedTuple):
 
 def end_of_block(state: FusedState, every: list[Tensor], steps: int, made: int) -> FusedState:
     """The state after `made` steps of the last block, of `steps`, among steps that gave `every`."""
-    last = iter([one[-steps:].clone() for one in every])
+    last = iter([leaf[-steps:].clone() for leaf in every])
     states = with_leaves(state.states, last)
     return FusedState(states.x[made - 1], states, tuple(last), STEP_NUMBERS[made])
 

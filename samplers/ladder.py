@@ -107,9 +107,9 @@ def draw_possible_base(path: AnnealedModel, count: int, x: Tensor, rng: Generato
     drawn = path.draw(count, rng).to(x)
     path.move_to(torch.ones((), device=x.device))
     possible = path.log_prob(drawn).isfinite()
-    others = drawn[possible] if possible.any() else x
+    replacements = drawn[possible] if possible.any() else x
     number = torch.arange(int((~possible).sum()), device=x.device)
-    drawn[~possible] = others[number % len(others)]
+    drawn[~possible] = replacements[number % len(replacements)]
     return drawn
 
 
@@ -121,11 +121,11 @@ def adapt_scales(
     A scale stays within a factor of `RANGE` of the kernel's own.
     """
     assert sampler.acceptance is not None
-    own = getattr(sampler.inner, str(sampler.inner.scale))
+    first = getattr(sampler.inner, str(sampler.inner.scale))
     share = accepted.double().view_as(level).gather(0, level.argsort(0)).mean(1)
     changed = scales.clone()
     changed[-len(level) :] *= change_of_log(made, share, sampler.acceptance).exp()
-    return changed.clamp_(own / RANGE, own * RANGE)
+    return changed.clamp_(first / RANGE, first * RANGE)
 
 
 def even_schedule(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:

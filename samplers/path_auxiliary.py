@@ -98,10 +98,10 @@ def _log_path(logits: Tensor, index: Tensor, used: Tensor, backward: bool) -> Te
     """
     weights = _of_sites(logits)
     sites = index // logits.shape[-1]
-    rest = weights.scatter(1, sites, -inf).logsumexp(1, keepdim=True)
+    unvisited = weights.scatter(1, sites, -inf).logsumexp(1, keepdim=True)
     chosen = weights.gather(1, sites).masked_fill(~used, -inf)
     follow = chosen.logcumsumexp(1) if backward else chosen.flip(1).logcumsumexp(1).flip(1)
-    steps = logits.flatten(1).gather(1, index) - torch.logaddexp(rest, follow)
+    steps = logits.flatten(1).gather(1, index) - torch.logaddexp(unvisited, follow)
     return steps.masked_fill(~used, 0.0).sum(1)
 
 

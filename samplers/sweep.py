@@ -102,11 +102,11 @@ class MetropolisSweep(GibbsSweep):
             flips = bernoulli_mask(_proposal_probability(gain), rng)
             return torch.where(flips, 1 - old, old)
         log_probs = _site_log_probs(x, cache, sites, model)
-        others = log_probs.masked_fill(old > 0, -torch.inf)
-        choice, invalid = draw_value(others.flatten(0, 1), rng)
+        without_old = log_probs.masked_fill(old > 0, -torch.inf)
+        choice, invalid = draw_value(without_old.flatten(0, 1), rng)
         new = one_hot(choice.view(log_probs.shape[:2]), log_probs.shape[2])
-        kept = log_probs.masked_fill(new, -torch.inf)
-        log_ratio = others.logsumexp(-1) - kept.logsumexp(-1)
+        without_new = log_probs.masked_fill(new, -torch.inf)
+        log_ratio = without_old.logsumexp(-1) - without_new.logsumexp(-1)
         stays = ~bernoulli_mask(_proposal_probability(log_ratio), rng) | invalid.stay.view(
             log_ratio.shape
         )

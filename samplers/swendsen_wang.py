@@ -80,9 +80,9 @@ class SwendsenWang(Sampler):
         x = state.x
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
-        one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
+        tails, heads = values.index_select(1, edges[0]), values.index_select(1, edges[1])
         log_odds = torch.expm1(price).log_()  # log-odds of a bond, whose probability is 1 - exp(-K)
-        bonds = (one == other) & (bernoulli(log_odds.expand_as(one), rng) > 0)
+        bonds = (tails == heads) & (bernoulli(log_odds.expand_as(tails), rng) > 0)
         labels, settled = clusters(edges, bonds, values.shape[1])
 
         index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[-1])
@@ -139,9 +139,9 @@ def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
     settled = bonds.new_zeros(len(bonds))
     for _ in range(most_rounds(sites)):
         before = labels
-        one, other = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
-        high = torch.maximum(one, other)
-        low = torch.where(bonds, torch.minimum(one, other), high)  # no bond: joined to itself
+        tails, heads = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
+        high = torch.maximum(tails, heads)
+        low = torch.where(bonds, torch.minimum(tails, heads), high)  # no bond: joined to itself
         labels = labels.scatter_reduce(1, high, low, "amin")
         labels = labels.gather(1, labels)
         settled = (labels == before).all(1)

@@ -135,7 +135,7 @@ class Tempered(Sampler):
     def _check_schedule(self) -> None:
         if self.schedule is not None:
             b = self.schedule
-            rises = all(one < other for one, other in pairwise(b))
+            rises = all(low < high for low, high in pairwise(b))
             if len(b) < 2 or not rises or b[0] < 0 or b[-1] != 1:
                 raise ValueError(
                     "schedule must be two numbers or more that rise from 0 or above to 1, such as "
@@ -392,6 +392,6 @@ def _path(
     device: torch.device,
 ) -> AnnealedModel:
     path = path_of(model, None if log_odds is None else torch.tensor(log_odds), powers=powers)
-    for name, own in path.named_buffers(recurse=False):  # not those of the model
-        setattr(path, name, own.to(device, dtype))
+    for name, buffer in path.named_buffers(recurse=False):  # not those of the model
+        setattr(path, name, buffer.to(device, dtype))
     return path

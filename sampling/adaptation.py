@@ -139,11 +139,11 @@ class AcceptanceControl(Adaptation):
         self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]
     ) -> list[float]:
         """Logarithms of the scale: the sampler's own, then that after each block."""
-        goal, own = self.aimed_acceptance(sampler), math.log(getattr(sampler, str(sampler.scale)))
-        low, high = own - math.log(RANGE), own + math.log(RANGE)
+        goal, first = self.aimed_acceptance(sampler), math.log(getattr(sampler, str(sampler.scale)))
+        low, high = first - math.log(RANGE), first + math.log(RANGE)
         if _counts_sites(sampler):
             low, high = 0.0, math.log(model.domain.dim)
-        logs = [own]
+        logs = [first]
         for number, acceptance in enumerate(acceptances, 1):
             value = logs[-1] + change_of_log(number, acceptance, goal)
             logs.append(min(max(value, low), high))

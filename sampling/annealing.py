@@ -155,11 +155,12 @@ def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     weight = (log_weight - top).exp()
     total = weight.sum(1, keepdim=True)
     few = total.square() < RESAMPLE_ESS_SHARE * size * weight.square().sum(1, keepdim=True)
-    own = torch.arange(size, device=weight.device)
+    itself = torch.arange(size, device=weight.device)
     shift = uniform((runs, 1), rng, weight.device)
-    parents = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total)
+    parents = torch.searchsorted(weight.cumsum(1), (itself + shift) / size * total)
     parents.clamp_(max=size - 1)
-    rows = torch.where(few, parents, own) + size * torch.arange(runs, device=own.device)[:, None]
+    first = size * torch.arange(runs, device=weight.device)[:, None]
+    rows = torch.where(few, parents, itself) + first
     log_weight = torch.where(few, top + (total / size).log(), log_weight)
     return rows.flatten(), log_weight.flatten()
 

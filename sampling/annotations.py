@@ -39,7 +39,7 @@ def fits(value: Any, hint: Any) -> bool:
     if kind is Union:
         return _fits_any(value, arguments)
     if kind is Literal:
-        return any(value == one and type(value) is type(one) for one in arguments)
+        return any(value == allowed and type(value) is type(allowed) for allowed in arguments)
     if kind in (int, float):
         return is_number(value) and type(value) in (int, kind)
     if kind in ONE:
@@ -69,7 +69,7 @@ def describe_annotation(hint: Any) -> str:
     if kind is Mapping:
         return "a mapping"
     if kind is Sequence:
-        inner = [PLURALS.get(_split_annotation(one)[0], "") for one in arguments]
+        inner = [PLURALS.get(_split_annotation(argument)[0], "") for argument in arguments]
         return f"a list of {inner[0]}" if len(inner) == 1 and inner[0] else "a list"
     name = "function" if kind is Callable else getattr(kind, "__name__", str(kind))
     return f"a {name} (a group with a _target_)"
@@ -78,7 +78,7 @@ def describe_annotation(hint: Any) -> str:
 def _split_annotation(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The kind of `hint` and its arguments; all unions, mappings and sequences share a kind."""
     kind = get_origin(hint) or hint
-    arguments = tuple(one for one in get_args(hint) if one is not ...)
+    arguments = tuple(argument for argument in get_args(hint) if argument is not ...)
     if kind is None:
         return types.NoneType, ()
     if kind is types.UnionType:

@@ -37,8 +37,8 @@ def exact(model: EnergyModel) -> Exact:
     Without such a method, raises ValueError for an infinite domain or more than 2^26 states. Of an
     RBM, at most 24 hidden units are enumerated where these are fewer than the visible ones.
     """
-    if (own := model.log_z_and_mean()) is not None:
-        return Exact(*own)
+    if (closed_form := model.log_z_and_mean()) is not None:
+        return Exact(*closed_form)
     if (layer := model.hidden_layer()) is not None:
         domain, size, evaluate = layer
         if domain.dim <= HIDDEN:
@@ -55,9 +55,9 @@ def exact(model: EnergyModel) -> Exact:
 def exact_if_cheap(model: EnergyModel) -> Exact | None:
     """`exact` if it is fast, with at most CHEAP states to enumerate; else None."""
     try:
-        own = model.log_z_and_mean()
-        if own is not None:
-            return Exact(*own)
+        closed_form = model.log_z_and_mean()
+        if closed_form is not None:
+            return Exact(*closed_form)
         return sum_all_states(model) if few_states(model) else None
     except ValueError:  # a lattice that is too wide, no state of positive probability
         return None

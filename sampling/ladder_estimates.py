@@ -242,8 +242,8 @@ def bennett(up: Works, down: Works) -> NDArray[np.float64]:
 
 def _without_each(up: Works, down: Works, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """`bennett` without each ladder, `[levels - 1, ladders]`: one step from `c`, that of all."""
-    rest = (sums.sum(1, keepdims=True) - sums for sums in _sums_by_ladder(up, down, c))
-    return c[:, None] + _newton_step(*rest)
+    remaining = (sums.sum(1, keepdims=True) - sums for sums in _sums_by_ladder(up, down, c))
+    return c[:, None] + _newton_step(*remaining)
 
 
 def _sums_by_ladder(

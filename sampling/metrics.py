@@ -119,9 +119,9 @@ class MarginalError(Metric):
                 f"{list(truth.shape)}"
             )
         unit = isinstance(model.domain, Binary) and model.domain.is_unit
-        one = truth.new_ones(())
-        total, states = state.x.double(), one.long()
-        return MarginalSums(total, states, truth, one * (2.0 if unit else 1.0))
+        unit_scalar = truth.new_ones(())
+        total, states = state.x.double(), unit_scalar.long()
+        return MarginalSums(total, states, truth, unit_scalar * (2.0 if unit else 1.0))
 
     def update(self, carry: MarginalSums, state: Any, sums: Steps, steps: int) -> MarginalSums:
         total = carry.total.add_(sums.total.view_as(carry.total))
@@ -334,9 +334,9 @@ def second_half(steps: int, draws: int = 1000, chains: int = 4) -> Trace:
 
     The first half is left out as burn-in.
     """
-    kept = max(1, steps // 2)
-    thin = -(-kept // draws)
-    return Trace(max(1, kept // thin), chains, thin)
+    traced = max(1, steps // 2)
+    thin = -(-traced // draws)
+    return Trace(max(1, traced // thin), chains, thin)
 
 
 if not TYPE_CHECKING:  # else type checkers would accept any name

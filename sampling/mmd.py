@@ -83,8 +83,8 @@ class MMD(Metric):
                 f"the floor of MMD needs as many samples as there are chains, {len(state.x)}, got "
                 f"{len(floor)}; set task.truth.floor={len(state.x)}"
             )
-        own = sums_within(truth)
-        return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
+        within = sums_within(truth)
+        return Samples(state.x, truth, within, mmd_squared(floor, truth, within))
 
     def update(self, carry: Samples, state: Any, sums: Steps, steps: int) -> Samples:
         return carry._replace(x=state.x)

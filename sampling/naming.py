@@ -25,8 +25,8 @@ def load_object(text: str) -> Any:
         raise ValueError(f"{text!r} does not name an object in a file; write file.py:Name")
     module = _module(Path(place).resolve())
     if not hasattr(module, name):
-        own = [key for key in vars(module) if not key.startswith("_")]
-        raise ValueError(f"{place} has no {name}: {nearest(name, own)}")
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise ValueError(f"{place} has no {name}: {nearest(name, public)}")
     return getattr(module, name)
 
 
@@ -58,20 +58,20 @@ def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:
     name = name_of(sampler)
     if name is None:
         return str(sampler), None
-    own = vars(sampler)
-    return name, {key: as_text(v) if isinstance(v, Sampler) else v for key, v in own.items()}
+    fields = vars(sampler)
+    return name, {key: as_text(v) if isinstance(v, Sampler) else v for key, v in fields.items()}
 
 
 def from_text(name: str, fields: dict[str, Any] | None) -> Any:
     """The sampler that `as_text` wrote; its text if it, or its kernel, had no name."""
     if fields is None:
         return name
-    kind, own = find_sampler_class(name)
+    kind, defaults = find_sampler_class(name)
     if isinstance(kernel := fields.get("kernel"), list):
         if kernel[1] is None:
             return f"{kind.__name__}(kernel={kernel[0]})"
         fields = {**fields, "kernel": from_text(*kernel)}
-    return kind(**{**own, **fields})
+    return kind(**{**defaults, **fields})
 
 
 def name_of(sampler: Any) -> str | None:

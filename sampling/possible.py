@@ -94,9 +94,9 @@ class _Table:
         inside = self._allowed[np.ix_(*values)]
         supported = []
         for axis, numbers in enumerate(values):
-            others = tuple(other for other in range(inside.ndim) if other != axis)
-            kept = np.flatnonzero(inside.any(others)).tolist()
-            supported.append(sum(1 << numbers[place] for place in kept))
+            axes = tuple(number for number in range(inside.ndim) if number != axis)
+            possible = np.flatnonzero(inside.any(axes)).tolist()
+            supported.append(sum(1 << numbers[place] for place in possible))
         return tuple(supported)
 
 
@@ -131,7 +131,9 @@ class Search:
         self._neighbours: list[set[int]] = [set() for _ in self._open]
         for scope in self._scopes:
             for variable in scope:
-                self._neighbours[variable].update(other for other in scope if other != variable)
+                self._neighbours[variable].update(
+                    neighbour for neighbour in scope if neighbour != variable
+                )
         self._ranks: list[int] | None = None
         self._queue = dict.fromkeys(range(len(self._tables)))
         self.possible = all(allowed.any() for _, allowed in constraints.tables) and all(
@@ -216,9 +218,9 @@ class Search:
                 continue  # an old entry
             left -= 1
             ranks[variable] = left
-            for other in self._neighbours[variable]:
-                degree[other] -= 1
-                heapq.heappush(heap, (degree[other], self._rng.random(), other))
+            for neighbour in self._neighbours[variable]:
+                degree[neighbour] -= 1
+                heapq.heappush(heap, (degree[neighbour], self._rng.random(), neighbour))
         return ranks
 
     def _guess(self, variable: int, haste: float) -> int:
@@ -274,10 +276,10 @@ class Search:
                 return self._fail(self._total.variables)
             if self._total.ones not in (self._must, self._may):
                 return True
-            others = ~ONE if self._must == self._total.ones else ONE
+            remaining = ~ONE if self._must == self._total.ones else ONE
             for variable in self._total.variables:
                 if self._open[variable] & ~ONE and self._open[variable] & ONE:
-                    self._restrict(variable, others)
+                    self._restrict(variable, remaining)
 
     def _fail(self, scope: tuple[int, ...]) -> bool:
         for variable in scope:

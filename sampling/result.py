@@ -197,11 +197,11 @@ class SampleResult:
             names = [entry_name(i, self.names, self.labels) for i in np.argwhere(exists)]
         else:
             values, names = function_values(self.draws, of)
-        first, others = (
+        first, entries = (
             quantities(round_noise(self.log_prob.numpy())[..., None]),
             quantities(values),
         )
-        columns = {key: np.concatenate((first[key], others[key])) for key in first}
+        columns = {key: np.concatenate((first[key], entries[key])) for key in first}
         marks = {mark: columns.pop(mark) for mark in ("constant", "stuck")}
         frame = pd.DataFrame(columns, index=["log_prob", *names])
         if digits is not None:
@@ -240,8 +240,8 @@ class SampleResult:
             arrays |= {f"ladders_{key}": value for key, value in vars(self.ladders).items()}
         if self.adapted is not None:
             arrays["adapted_x"] = self.adapted.x.cpu().numpy()
-            own = as_text(self.adapted.sampler)
-            about["adapted"] = {**self.adapted._asdict(), "sampler": own, "x": None}
+            sampler_text = as_text(self.adapted.sampler)
+            about["adapted"] = {**self.adapted._asdict(), "sampler": sampler_text, "x": None}
         arrays["about"] = np.array(json.dumps(about, default=lambda value: value.tolist()))
         try:
             with path.open("xb") as opened:
@@ -258,7 +258,7 @@ class SampleResult:
             with np.load(file) as opened:
                 about: dict[str, Any] = json.loads(str(opened["about"]))
                 arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
-                own = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
+                fields = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
                 x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
@@ -268,8 +268,8 @@ class SampleResult:
             text = chosen["sampler"]  # None in older files
             made_by = sampler if text is None else from_text(*text)
             about["adapted"] = AdaptationResult(**{**chosen, "sampler": made_by, "x": x})
-        if own:
-            about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
+        if fields:
+            about["ladders"] = Ladders(**{**fields, "steps": int(fields["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
         if about.get("labels") is not None:
@@ -288,12 +288,12 @@ def function_values(
     states = draws.flatten(0, 1)
     for name, function in of.items():
         with torch.no_grad():
-            found = [torch.as_tensor(function(some)) for some in states.split(DRAWS_AT_ONCE)]
-        for value, some in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
-            if value.shape[:1] != some.shape[:1]:
+            found = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
+        for value, batch in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
+            if value.shape[:1] != batch.shape[:1]:
                 raise ValueError(
-                    f"{name} must map states {list(some.shape)} to [{len(some)}] or "
-                    f"[{len(some)}, ...], got {list(value.shape)}"
+                    f"{name} must map states {list(batch.shape)} to [{len(batch)}] or "
+                    f"[{len(batch)}, ...], got {list(value.shape)}"
                 )
         values = torch.cat(found)
         if not values.isfinite().all():

@@ -125,8 +125,8 @@ def sample(
     require_count(threads=threads)
     require_start(start, x)
     asked = Tempered(sampler, learn_base=True) if temper else sampler
-    if rule is not None and (own := by_level(rule, asked)):
-        asked, rule = own, None
+    if rule is not None and (ladder := by_level(rule, asked)):
+        asked, rule = ladder, None
     if x is not None and not (burn_in or asked.stationary_start):
         _warn(NEEDS_BURN_IN.format(type(asked).__name__))
     place, rng = seed_generator(device, seed)

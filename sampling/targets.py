@@ -189,12 +189,12 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
             "it deterministic: module.eval() switches dropout off"
         )
     rng = Generator(x.device).manual_seed(0)
-    others = model.domain.uniform(2, rng).to(x.dtype)
-    for kept in (0, 1):  # the chains that keep their states, at the places of their neighbours
-        beside = others[kept].expand_as(more).clone()
-        beside[1 - kept :: 2] = more.roll(1, 0)[1 - kept :: 2]
+    strangers = model.domain.uniform(2, rng).to(x.dtype)
+    for k in (0, 1):  # the chains that keep their states, at the places of their neighbours
+        beside = strangers[k].expand_as(more).clone()
+        beside[1 - k :: 2] = more.roll(1, 0)[1 - k :: 2]
         moved = _values(beside, model).roll(-1, 0)
-        stays = torch.arange(len(more), device=x.device).add(1).remainder(len(more)) % 2 == 1 - kept
+        stays = torch.arange(len(more), device=x.device).add(1).remainder(len(more)) % 2 == 1 - k
         difference = (first - moved).abs().nan_to_num(torch.inf).where(stays, 0)
         if float(difference.max()) > rounding:
             odd = int(difference.argmax())

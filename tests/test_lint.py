@@ -335,7 +335,7 @@ def test_a_file_that_breaks_the_rule_is_found(name):
 # How often the package may do what reads badly. These numbers may only fall: lower them with it.
 RATCHETS: dict[str, tuple[Callable[[str, str], list[str]], int]] = {
     "comprehensions in comprehensions": (nested_comprehensions, 73),
-    "variables that do not say what they hold": (vague_variables, 707),
+    "variables that do not say what they hold": (vague_variables, 509),
     "comments that begin with of, that, whose": (possessive_comments, 76),
 }
 SHARED_NAMES = 148  # functions and classes of several modules that have one name

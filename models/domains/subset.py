@@ -156,7 +156,7 @@ def _arrangements(sites: int, device: torch.device) -> tuple[Tensor, Tensor]:
     most = comb(sites, sites // 2)
     patterns, repeated = [], []
     for ones in range(sites + 1):
-        found = every[every.sum(-1) == ones]
-        patterns.append(found[torch.arange(most).clamp(max=len(found) - 1)])
-        repeated.append(torch.arange(most) >= len(found))
+        with_ones = every[every.sum(-1) == ones]
+        patterns.append(with_ones[torch.arange(most).clamp(max=len(with_ones) - 1)])
+        repeated.append(torch.arange(most) >= len(with_ones))
     return torch.stack(patterns).to(device), torch.stack(repeated).to(device)

@@ -59,12 +59,17 @@ class DrawsReport(TableReport):
 
     def _parts(self) -> Iterator[RenderableType]:
         grid = Grid("check", "", "p", "", box=None, pad_edge=False)
-        for one in self.outcomes:
-            p = "" if one.p is None else f"{one.p:.3g}"
-            grid.add_row(one.check, Text(one.status, COLOURS[one.status]), p, Text(one.detail))
+        for outcome in self.outcomes:
+            p = "" if outcome.p is None else f"{outcome.p:.3g}"
+            grid.add_row(
+                outcome.check,
+                Text(outcome.status, COLOURS[outcome.status]),
+                p,
+                Text(outcome.detail),
+            )
         yield grid
         yield ""
-        failures = sum(one.status == "fails" for one in self.outcomes)
+        failures = sum(outcome.status == "fails" for outcome in self.outcomes)
         result = f"failures: {failures}" if failures else "no differences were found"
         yield Text(f"{self.about}: {result}.")
         yield Text(
@@ -126,16 +131,16 @@ def check_draws(
     values = evaluate_draws(x.flatten(0, 1), model).view(x.shape[:2])
     outcomes = [_check_support(values), _check_energies(values, log_prob)]
 
-    kept = _thin_draws(x, values)
-    if len(kept) < 2:
+    thinned = _thin_draws(x, values)
+    if len(thinned) < 2:
         raise ValueError(
             f"the {x.shape[0] * x.shape[1]} draws are worth fewer than two independent ones, so "
             "they cannot be compared; give more draws, or more chains"
         )
-    kept = kept[torch.randperm(len(kept), generator=rng)[:MAX_COMPARED_DRAWS]]
-    others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
-    outcomes += compare_states(kept, others, model, rng, error)
-    about = f"{len(kept)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
+    thinned = thinned[torch.randperm(len(thinned), generator=rng)[:MAX_COMPARED_DRAWS]]
+    reference_states, how = _reference(model, reference, max(len(thinned), LEAST), steps, seed)
+    outcomes += compare_states(thinned, reference_states, model, rng, error)
+    about = f"{len(thinned)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
 
 

@@ -119,10 +119,10 @@ def _pairs(codes: Tensor, rng: Generator) -> tuple[Tensor, list[str]]:
 
 def _largest(happens: Tensor, names: list[str], n: int) -> str:
     """The event whose shares in the first `n` states and in the others differ most."""
-    one, other = happens[:n].mean(0), happens[n:].mean(0)
+    share, reference = happens[:n].mean(0), happens[n:].mean(0)
     spread = happens.std(0)
-    most = int(((one - other) / spread.where(spread > 0, torch.inf)).abs().argmax())
-    shares = (float(one[most]), n), (float(other[most]), len(happens) - n)
+    most = int(((share - reference) / spread.where(spread > 0, torch.inf)).abs().argmax())
+    shares = (float(share[most]), n), (float(reference[most]), len(happens) - n)
     shown = [f"{p:.4f} +- {(p * (1 - p) / size) ** 0.5:.4f}" for p, size in shares]
     return f"{names[most]}: {shown[0]}, reference {shown[1]}"
 
@@ -161,11 +161,11 @@ def _mmd(codes: Tensor, values: int) -> Statistic:
     apart.fill_diagonal_(0)
 
     def statistic(division: Tensor) -> Tensor:
-        other = 1 - division
-        n, m = division.sum(1), other.sum(1)
-        mine, theirs = division @ apart, other @ apart
-        within = (mine * division).sum(1) / (n * (n - 1)) + (theirs * other).sum(1) / (m * (m - 1))
-        return within - 2 * (mine * other).sum(1) / (n * m)
+        second = 1 - division
+        n, m = division.sum(1), second.sum(1)
+        mine, theirs = division @ apart, second @ apart
+        within = (mine * division).sum(1) / (n * (n - 1)) + (theirs * second).sum(1) / (m * (m - 1))
+        return within - 2 * (mine * second).sum(1) / (n * m)
 
     return statistic
 

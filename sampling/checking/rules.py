@@ -187,5 +187,5 @@ def format_place(error: BaseException) -> str:
             elif KERNELS.fullmatch(name):
                 ours.append(line)
         cause = cause.__cause__
-    found = (users or ours)[-1:]
-    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in found)
+    last = (users or ours)[-1:]
+    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in last)

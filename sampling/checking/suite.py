@@ -102,9 +102,9 @@ def invariance(case: CheckCase) -> CheckOutcome:
             f"be at about {noise:.2g}"
         )
         return CheckOutcome("no" if any(wrong) else "ok", detail, bias=bias)
-    for steps, found in zip(("1 step", f"{case.second_step} steps"), wrong, strict=True):
-        if found:
-            detail = f"after {steps} from exact draws, {found}"
+    for steps, deviates in zip(("1 step", f"{case.second_step} steps"), wrong, strict=True):
+        if deviates:
+            detail = f"after {steps} from exact draws, {deviates}"
             return CheckOutcome("fails", detail, worst_flow(case))
     detail = f"{case.chain_count} chains, after 1 and {case.second_step} steps"
     power = smallest_visible_error(case.chain_count, case.target.law, case.level)
@@ -159,16 +159,16 @@ def reachability(case: CheckCase) -> CheckOutcome:
         return CheckOutcome("-", f"{searched} made only {moves} moves; every site changed")
     _, group = connected_components(moved, directed=False)
     inside = group == np.bincount(group, target.law).argmax()
-    if (rest := target.law[~inside].sum()) <= RARE_PROBABILITY:
+    if (unreached := target.law[~inside].sum()) <= RARE_PROBABILITY:
         return CheckOutcome("ok", searched)
-    one, other = (
+    start, missed = (
         target.states[np.where(part, target.law, 0).argmax()].tolist() for part in (inside, ~inside)
     )
     return CheckOutcome(
         "fails",
         f"the states fall apart: of {moves} moves of {searched}, none leads from a state connected "
-        f"with {one} (probability {1 - rest:.2g} in all) to any other state, such as {other} "
-        f"({rest:.2g})",
+        f"with {start} (probability {1 - unreached:.2g} in all) to any other state, such as "
+        f"{missed} ({unreached:.2g})",
     )
 
 

@@ -51,12 +51,12 @@ def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> li
     behind = [(low, high) for low, high in tried if not high.mixed]
     level = DISAGREEMENT_LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
     sentence_by_pair: dict[frozenset[str], str] = {}
-    for one, other in pairs:
-        p = _p(one, other, "two-sided")
+    for first, second in pairs:
+        p = _p(first, second, "two-sided")
         if (p < level).any():
             places = [int(place) for place in p.argsort() if p[place] < level]
-            sentence_by_pair[frozenset((one.name, other.name))] = _describe_disagreement(
-                one, other, quantities, places
+            sentence_by_pair[frozenset((first.name, second.name))] = _describe_disagreement(
+                first, second, quantities, places
             )
     for low, high in behind:
         if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
@@ -103,5 +103,7 @@ def _describe_disagreement(
     text = f"the mean of {quantities[first]} is {' and '.join(means)}"
     if not more:
         return text
-    rest = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
-    return f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{rest} differ too"
+    ending = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
+    return (
+        f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{ending} differ too"
+    )

@@ -239,10 +239,10 @@ def rank_entrants(
 ) -> list[tuple[str, Entrant]]:
     """Entrants with their ranks, best first; "-" if not `rankable`, or if ranks are `withheld`."""
     able = [each for each in entrants if each.rankable]
-    others = [each for each in entrants if not each.rankable]
+    unranked = [each for each in entrants if not each.rankable]
     able.sort(key=lambda each: -each.interval(unit).middle)
     places = ["-"] * len(able) if withheld else ranks([each.interval(unit) for each in able])
-    return [*zip(places, able, strict=True), *[("-", each) for each in others]]
+    return [*zip(places, able, strict=True), *[("-", each) for each in unranked]]
 
 
 def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":

@@ -6,7 +6,7 @@ from latticework.sampling.intervals import Interval
 
 
 def _count_above(interval: Interval, intervals: Sequence[Interval]) -> int:
-    return sum(other.low > interval.high for other in intervals)
+    return sum(each.low > interval.high for each in intervals)
 
 
 def ranks(intervals: Sequence[Interval]) -> list[str]:

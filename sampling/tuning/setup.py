@@ -180,7 +180,7 @@ class TuningSetup:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = new_local_study(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(default_trial(sampler, space))
-        fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
+        fields, best, each = {}, 0.0, [allowance.part(1 / trials) for allowance in allowed]
         for trial in asked:
             candidate = suggest(trial, sampler, space)
             rate = self.rate(with_fields(sampler, candidate), each, seed)
@@ -289,13 +289,13 @@ class TuningSetup:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
-        kept = draws * thin
+        after = draws * thin
         result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=after,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
             threads=torch.get_num_threads(),
         )  # fmt: skip
-        return SampledRun(result, burn_in, thin, burn_in + kept)
+        return SampledRun(result, burn_in, thin, burn_in + after)
 
 
 def default_trial(sampler: Sampler, space: Space) -> dict[str, Any]:
