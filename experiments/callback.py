@@ -21,7 +21,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from latticework.experiments.records.archive import DamagedError
@@ -51,6 +50,7 @@ from latticework.experiments.runs.configuration import (
     records_folder,
     validate_config,
 )
+from latticework.experiments.runs.loggers import build_logger
 from latticework.experiments.runs.sweeps import (
     Outcome,
     SweepProgress,
@@ -253,7 +253,7 @@ def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
     """Give the figures and tables to the trackers (`experiments.runs.loggers`)."""
     plain = {"name": config.name, "scale": config.scale}
     for logger in (config.get("logger") or {}).values():
-        instantiate(logger).show(files, folder, plain)
+        build_logger(logger).log_files(files, folder, plain)
 
 
 # The tables, for the terminal.

@@ -1,28 +1,24 @@
-"""Paths of targets for annealed importance sampling and tempering, from independent sites on.
+"""Geometric paths of targets for annealed importance sampling and tempering.
 
-    GeometricPath   log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
-    ScaledRBM       the RBM with weights beta W, hidden biases beta c and visible biases
-                    beta b + (1 - beta) b0
+    log pi_beta(x) = beta log f(x) + (1 - beta) log p0(x)       any model f
 
-The first path is that of R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001;
-the second that of R. Salakhutdinov and I. Murray, "On the quantitative analysis of deep belief
-networks", ICML 2008, Section 4.1. It is an RBM at every beta, so block Gibbs can sample it. Sites
-are independent under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
+R. M. Neal, "Annealed importance sampling", Statistics and Computing 2001. Sites are independent
+under p0: with given log-odds on a binary domain (0 is uniform), else uniform.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from latticework.models.base import HARD, AnnealedModel, Cache, EnergyModel
-from latticework.models.distributions import bernoulli, softplus_sum
+from latticework.models.base import ZERO_PRICE, AnnealedModel, Cache, EnergyModel
+from latticework.models.distributions import bernoulli
 from latticework.models.domains import Binary, Categorical
 from latticework.models.forms import IMPOSSIBLE
-from latticework.models.rbm import RBM
+from latticework.moved import offer_moved_names
 
 MAX_PRICE = 1e5  # nats of a zero at b = 1, where exp(-MAX_PRICE) is 0 in double precision
 
@@ -46,13 +42,13 @@ class GeometricPath(AnnealedModel):
         super().__init__()
         self.model, self.domain = model, model.domain
         zeros = torch.zeros(model.domain.shape), torch.zeros(())
-        field, constant = zeros if powers else _base(model, log_odds)
+        field, constant = zeros if powers else base_field(model, log_odds)
         self.register_buffer("beta", torch.zeros(()))
         self.register_buffer("field", field)  # the gradient of log p0, [*shape]
         self.register_buffer("constant", constant)
         self._log_odds = log_odds
         self._here: tuple[Tensor, Cache] | None = None
-        self._evaluated: list[Cache] = []
+        self._evaluations: list[Cache] = []
 
     # The path.
 
@@ -75,24 +71,24 @@ class GeometricPath(AnnealedModel):
         self._here = None if x is None else (x, known)
 
     def forget(self) -> None:
-        self._here, self._evaluated = None, []
+        self._here, self._evaluations = None, []
 
     def know(self, x: Tensor) -> Cache:
         """Values from the one evaluation since `move_to`, else from a new one.
 
         A row of `x` that is neither the point of that evaluation nor the one before it gets NaN.
         """
-        if len(self._evaluated) != 1:
+        if len(self._evaluations) != 1:
             return x.clone(), self._difference(x, self.model.log_prob(x))
-        (new,) = self._evaluated
+        (new,) = self._evaluations
         old = new if self._here is None else self._here[1]
-        moved, stayed = _same_rows(x, new[0]), _same_rows(x, old[0])
+        moved, stayed = same_rows(x, new[0]), same_rows(x, old[0])
         difference = torch.where(moved, new[1], old[1].where(moved | stayed, torch.nan))
-        rest = (_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
-        return x.clone(), difference, *rest
+        others_known = (pick_rows(moved, a, b) for a, b in zip(new[2:], old[2:], strict=False))
+        return x.clone(), difference, *others_known
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
-        self._evaluated.clear()
+        self._evaluations.clear()
         if len(known) > 3:
             self.evaluate_with_cache(x)
         elif len(known) == 3:
@@ -119,11 +115,11 @@ class GeometricPath(AnnealedModel):
     def _difference(self, x: Tensor, log_prob: Tensor) -> Tensor:
         return log_prob - self.base_log_prob(x)
 
-    def _mixed(
+    def _interpolate_evaluation(
         self, x: Tensor, evaluate: Callable[[], tuple[Tensor, Tensor, Cache]]
     ) -> tuple[Tensor, Tensor, Cache]:
         """Value, gradient and cache at `x`: from known values, or from `evaluate`."""
-        known = self._known(x)
+        known = self._known_at(x)
         if len(known) < 3:
             log_prob, grad, cache = evaluate()
             known = (x.clone(), self._difference(x, log_prob), grad, *cache)
@@ -135,13 +131,13 @@ class GeometricPath(AnnealedModel):
 
     def _remember(self, known: Cache) -> None:
         """Keep this evaluation; at most two, as `know` uses one only if it is alone."""
-        self._evaluated = [*self._evaluated[-1:], known]
+        self._evaluations = [*self._evaluations[-1:], known]
 
-    def _known(self, x: Tensor) -> Cache:
+    def _known_at(self, x: Tensor) -> Cache:
         return self._here[1] if self._here is not None and self._here[0] is x else ()
 
     def forward(self, x: Tensor) -> Tensor:
-        known = self._known(x)
+        known = self._known_at(x)
         if not known:
             known = x.clone(), self._difference(x, self.model.log_prob(x))
             self._remember(known)
@@ -154,15 +150,17 @@ class GeometricPath(AnnealedModel):
         return torch.where((self.beta > 0) | known[1].isnan(), value, base)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._mixed(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
+        return self._interpolate_evaluation(x, lambda: (*self.model.log_prob_and_grad(x), ()))[:2]
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        return self._mixed(x, lambda: self.model.evaluate_with_cache(x))
+        return self._interpolate_evaluation(x, lambda: self.model.evaluate_with_cache(x))
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        return self._mixed(y, lambda: self.model.evaluate_flipped(cache, x, y, index))
+        return self._interpolate_evaluation(
+            y, lambda: self.model.evaluate_flipped(cache, x, y, index)
+        )
 
     # Local structure: that of the model, whose cache does not depend on beta.
 
@@ -175,8 +173,8 @@ class GeometricPath(AnnealedModel):
     def cache(self, x: Tensor) -> Cache:
         return self.model.cache(x)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
-        return self.model.moved(cache, x, sites, new)
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+        return self.model.update_cache(cache, x, sites, new)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
@@ -184,13 +182,13 @@ class GeometricPath(AnnealedModel):
         return _interpolate(gains, differences, self._beta_for(differences))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(self.model.log_odds(x, cache, sites), sites)
+        return self._interpolate_odds(self.model.log_odds(x, cache, sites), sites)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
         log_odds, cache = self.model.conditional(x, cache, sites)
-        return self._mixed_odds(log_odds, sites), cache
+        return self._interpolate_odds(log_odds, sites), cache
 
-    def _mixed_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
+    def _interpolate_odds(self, log_odds: Tensor, sites: Tensor) -> Tensor:
         assert isinstance(self.domain, Binary)
         base = self.field.index_select(0, sites) * (self.domain.high - self.domain.low)
         return _interpolate(base.to(log_odds.dtype), log_odds, self._beta_for(log_odds))
@@ -214,7 +212,7 @@ class SoftenedPath(GeometricPath):
     Terms are entries of tables, or couplings and biases. A state that meets k zeros has
     log pi_b = (1 - b) log p0 + b g - k b / (1 - b), where g is the sum of its other terms. At b = 1
     its probability is 0. So replicas cross states that are impossible for the target, and find
-    possible ones. `softened` is the model with a finite number for a zero (`model.softened()`).
+    possible ones. `softened` is the model with a finite number for a zero (`model.soften()`).
     `know` returns x, g - log p0 and k.
     """
 
@@ -230,12 +228,12 @@ class SoftenedPath(GeometricPath):
         self.soft = softened
 
     def know(self, x: Tensor) -> Cache:
-        if len(self._evaluated) != 1:
+        if len(self._evaluations) != 1:
             return x.clone(), *self._parts(x)
         return super().know(x)
 
     def know_like(self, x: Tensor, known: Cache) -> Cache:
-        self._evaluated.clear()
+        self._evaluations.clear()
         return self.know(x)
 
     def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
@@ -248,7 +246,7 @@ class SoftenedPath(GeometricPath):
         return super().target_log_prob(x, known).masked_fill(known[2] > 0, -math.inf)
 
     def forward(self, x: Tensor) -> Tensor:
-        known = self._known(x)
+        known = self._known_at(x)
         if not known:
             known = x.clone(), *self._parts(x)
             self._remember(known)
@@ -261,22 +259,22 @@ class SoftenedPath(GeometricPath):
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the terms that are not 0, less log p0, and the number of zeros, `[rows]`."""
-        rest, zeros = _without_zeros(self.soft.log_prob(x.double()))
-        return self._difference(x, rest).to(x), zeros.to(x)
+        finite, zeros = _without_zeros(self.soft.log_prob(x.double()))
+        return self._difference(x, finite).to(x), zeros.to(x)
 
-    def _priced(self, values: Tensor, x: Tensor) -> Tensor:
+    def _add_price(self, values: Tensor, x: Tensor) -> Tensor:
         """Values of the softened model, with the price of a zero at b."""
-        rest, zeros = _without_zeros(values)
-        return (rest - _price(self._beta_for(values)) * zeros).to(x)
+        finite, zeros = _without_zeros(values)
+        return (finite - _price(self._beta_for(values)) * zeros).to(x)
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         gains = self.domain.gains(x, self.field.expand_as(x)).index_select(1, sites)
-        changes = self._priced(self.soft.differences(x.double(), cache, sites), x)
+        changes = self._add_price(self.soft.differences(x.double(), cache, sites), x)
         return torch.lerp(gains, changes, self._beta_for(changes))
 
     def log_odds(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        return self._mixed_odds(
-            self._priced(self.soft.log_odds(x.double(), cache, sites), x), sites
+        return self._interpolate_odds(
+            self._add_price(self.soft.log_odds(x.double(), cache, sites), x), sites
         )
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
@@ -285,138 +283,17 @@ class SoftenedPath(GeometricPath):
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         base = patterns.to(x).flatten(2) @ self.field.index_select(0, sites).flatten()
         values = self.soft.block_log_probs(x.double(), cache, sites, patterns)
-        log_probs = self._priced(values, x)
+        log_probs = self._add_price(values, x)
         return torch.lerp(base, log_probs, self._beta_for(log_probs))
 
     def site_log_probs(self, x: Tensor, cache: Cache, site: Tensor) -> Tensor:
         if isinstance(self.domain, Categorical):  # where p0 is uniform
-            log_probs = self._priced(self.soft.site_log_probs(x.double(), cache, site), x)
+            log_probs = self._add_price(self.soft.site_log_probs(x.double(), cache, site), x)
             return log_probs * self._beta_for(log_probs)
         return super().site_log_probs(x, cache, site)
 
 
-class ScaledRBM(RBM, AnnealedModel):
-    """From independent visible units with `log_odds` b0 `[visible]` to the RBM `model`.
-
-    All parameters depend on beta, so the methods of an RBM work at every beta, also at one for each
-    chain. `know` returns W'x + c and (b - b0)'x of the model. Raises ValueError unless `model` is
-    an RBM.
-    """
-
-    model: RBM
-    beta: Tensor
-    start_bias: Tensor
-    weight: Any  # tensors, and no parameters as those of an RBM
-    visible_bias: Any
-    hidden_bias: Any
-
-    def __init__(self, model: EnergyModel, log_odds: Tensor | None = None) -> None:
-        EnergyModel.__init__(self)
-        if not isinstance(model, RBM):
-            raise ValueError(f"ScaledRBM anneals an RBM, got {type(model).__name__}")
-        self.model, self.domain, self.offset = model, model.domain, model.offset
-        start = _base(model, log_odds)[0].to(model.visible_bias)
-        self.register_buffer("beta", torch.zeros_like(start[0]))
-        self.register_buffer("start_bias", start)  # b0
-        self.register_buffer("weight", torch.zeros_like(model.weight))
-        self.register_buffer("visible_bias", start.clone())
-        self.register_buffer("hidden_bias", torch.zeros_like(model.hidden_bias))
-        self._here: tuple[Tensor, Cache] | None = None
-        self._tried: list[tuple[Tensor, Tensor]] = []  # x and W'x + c, if chains differ in beta
-
-    def draw(self, chains: int, rng: Generator) -> Tensor:
-        return bernoulli(self.start_bias.expand(chains, -1), rng)
-
-    def log_z_start(self) -> Tensor:
-        """Log normaliser of the visible units, plus log 2 for each hidden unit."""
-        hidden = softplus(torch.zeros_like(self.hidden_bias, dtype=torch.float64))
-        return softplus(self.start_bias.double()).sum() + hidden.sum()
-
-    def move_to(self, beta: Tensor, x: Tensor | None = None, known: Cache = ()) -> None:
-        if beta.ndim:  # W and c are those of the model, and multiplied where they are used
-            self.beta, own = beta.to(self.start_bias), self.model
-            self.weight, self.hidden_bias = own.weight.data, own.hidden_bias.data
-            column = self.beta.unsqueeze(-1)
-            self.visible_bias = torch.lerp(self.start_bias, own.visible_bias, column)
-        else:
-            if self.beta.ndim:
-                self.beta, self.visible_bias = torch.zeros_like(beta), self.start_bias.clone()
-                self.weight = torch.zeros_like(self.weight)
-                self.hidden_bias = torch.zeros_like(self.hidden_bias)
-            self.beta.copy_(beta)
-            torch.mul(self.model.weight, self.beta, out=self.weight)
-            torch.mul(self.model.hidden_bias, self.beta, out=self.hidden_bias)
-            torch.lerp(self.start_bias, self.model.visible_bias, self.beta, out=self.visible_bias)
-        self.forget()
-        self._here = None if x is None else (x, known)
-
-    def forget(self) -> None:
-        self._here, self._tried = None, []
-
-    def know(self, x: Tensor) -> Cache:
-        linear = x @ (self.model.visible_bias - self.start_bias) + self.offset
-        if not self.beta.ndim or self._here is None or len(self._tried) != 1:
-            return self.model.path_inputs(x), linear
-        ((new, inputs),) = self._tried  # a proposal, which chains took or not
-        return _rows(_same_rows(x, new), inputs, self._here[1][0]), linear
-
-    def log_ratio(self, known: Cache, beta: Tensor) -> Tensor:
-        inputs, linear = known
-        then = beta.to(inputs).unsqueeze(-1)
-        change = softplus(inputs * then).sub_(softplus(inputs * self.beta.unsqueeze(-1)))
-        return change.sum(-1, dtype=torch.float64) + (beta.double() - self.beta) * linear
-
-    def target_log_prob(self, x: Tensor, known: Cache) -> Tensor:
-        return softplus_sum(known[0]) + known[1] + x @ self.start_bias
-
-    def hidden_inputs(self, x: Tensor) -> Tensor:
-        if self._here is not None and self._here[0] is x:
-            return self._here[1][0] * self.beta.unsqueeze(-1)
-        if not self.beta.ndim:
-            return super().hidden_inputs(x)
-        inputs = self.model.path_inputs(x)
-        self._tried = [*self._tried[-1:], (x.clone(), inputs)]
-        return self.scaled(inputs)
-
-    def visible_inputs(self, h: Tensor) -> Tensor:
-        if not self.beta.ndim:
-            return super().visible_inputs(h)
-        return self.scaled(h @ self.weight.T).add_(self.visible_bias)
-
-    def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
-        if not self.beta.ndim:
-            return super().linear(x, sites)
-        bias = self.visible_bias if sites is None else self.biases(sites)
-        return (x * _by_row(bias, x)).sum(-1)
-
-    def scaled(self, change: Tensor) -> Tensor:
-        return change * _by_row(self.beta, change) if self.beta.ndim else change
-
-    def constant(self) -> Tensor | float:
-        return self.offset * self.beta if self.offset else 0.0
-
-    def biases(self, sites: Tensor) -> Tensor:
-        return self.visible_bias.index_select(-1, sites)
-
-
-def path_of(
-    model: EnergyModel, log_odds: Tensor | None = None, *, powers: bool = False
-) -> GeometricPath | ScaledRBM:
-    """The path of tempering to `model`: of RBMs to an RBM, else the geometric one.
-
-    Zeros that the model knows of are softened.
-
-    It begins at independent sites with `log_odds` `[dim]`, or uniform ones. `powers`: from no
-    proper law, so that log pi_beta is beta log f.
-    """
-    if isinstance(model, RBM):
-        return ScaledRBM(model, log_odds)
-    if (softened := model.softened()) is not None:
-        return SoftenedPath(model, softened, log_odds, powers=powers)
-    return GeometricPath(model, log_odds, powers=powers)
-
-
-def _base(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
+def base_field(model: EnergyModel, log_odds: Tensor | None) -> tuple[Tensor, Tensor]:
     """`field` `[*shape]` and `constant` (scalar) of log p0(x) = field'x + constant."""
     domain = model.domain
     if log_odds is None:
@@ -450,20 +327,24 @@ def _price(beta: Tensor) -> Tensor:
 
 def _without_zeros(values: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of terms of a softened model without the zeros, and the number of these."""
-    zeros = (values / -HARD).round()
-    return values + HARD * zeros, zeros
+    zeros = (values / -ZERO_PRICE).round()
+    return values + ZERO_PRICE * zeros, zeros
 
 
-def _by_row(values: Tensor, like: Tensor) -> Tensor:
+def expand_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `[rows]` or `[rows, units]`, to multiply `like` `[rows, ..., units]`."""
     if values.ndim == 1:
         return values.view(-1, *[1] * (like.ndim - 1))
     return values.view(len(values), *[1] * (like.ndim - 2), -1)
 
 
-def _same_rows(x: Tensor, y: Tensor) -> Tensor:
+def same_rows(x: Tensor, y: Tensor) -> Tensor:
     return (x == y).flatten(1).all(-1)
 
 
-def _rows(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def pick_rows(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

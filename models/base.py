@@ -9,9 +9,9 @@ Hamming ball and locally balanced).
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,30 +19,41 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from latticework.models.domains import Binary, Domain
+from latticework.models.evidence import Evidence, Known
 from latticework.models.forms import Form
-
-if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence, Known
+from latticework.moved import RenamedMethods, offer_moved_names
 
 Cache = tuple[Tensor, ...]  # what a model remembers of a state, for its local methods
 # A few sites, and which of their values, an axis a site, may occur together.
 SupportTable = tuple[tuple[int, ...], NDArray[np.bool_]]
-HARD = 2.0**20  # nats of a zero in softened models, far more than all other terms together
+ZERO_PRICE = 2.0**20  # nats of a zero in softened models, far more than all other terms together
 
 
 class NotDifferentiableError(ValueError):
     """The log-probability of a model has no gradient in x."""
 
 
-class EnergyModel(nn.Module, ABC):
+class EnergyModel(RenamedMethods, nn.Module, ABC):
     """log pi(x) up to a constant, on `domain`. Larger values are more likely."""
 
+    old_names: ClassVar = {
+        "given": "condition_on",
+        "moved": "update_cache",
+        "restricted": "restrict",
+        "softened": "soften",
+        "apart": "on_copies",  # annealed models
+    }
+
+    # The models that `condition_on` and `with_ones` give. `models.conditioned`, which is imported
+    # with the package of models, sets them: they are models themselves.
+    _conditioned: ClassVar[type[Any]]
+    _with_ones: ClassVar[type[Any]]
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
-    names: tuple[Hashable, ...] | None = None  # of the sites, where they have some
-    labels: tuple[tuple[Hashable, ...], ...] | None = None  # of the values of each site
+    names: tuple[Hashable, ...] | None = None  # names of the sites, where they have some
+    labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     @abstractmethod
@@ -119,8 +130,8 @@ class EnergyModel(nn.Module, ABC):
         """
         return None
 
-    def softened(self) -> "EnergyModel | None":
-        """This model in float64 with terms of -`HARD` in place of those of -inf.
+    def soften(self) -> "EnergyModel | None":
+        """This model in float64 with terms of -`ZERO_PRICE` in place of those of -inf.
 
         A sum of terms then tells the number of its zeros. None if there are none, or if they are
         not known as terms. Paths of tempering need it (`models.annealed.SoftenedPath`).
@@ -136,7 +147,7 @@ class EnergyModel(nn.Module, ABC):
 
     # Conditioning.
 
-    def given(self, known: "Known") -> "EnergyModel":
+    def condition_on(self, known: Known) -> "EnergyModel":
         """The law of the other sites, given the values of some: a model on the free sites alone.
 
         `known` maps sites (numbers from 0, or names where the model has some) to values, or is a
@@ -150,21 +161,15 @@ class EnergyModel(nn.Module, ABC):
         Raises ValueError for sites and values that the model does not have, if no site is free, if
         the free sites differ from chain to chain, and if a table gives known values probability 0.
         """
-        from latticework.models.conditioned import (  # noqa: PLC0415
-            Conditioned,
-            Evidence,
-            require_possible,
-        )
-
         evidence = Evidence(self.domain, known, self.names, self._evidence())
         tensors = itertools.chain(self.parameters(), self.buffers())
         if (place := next(tensors, None)) is not None:
             evidence.to(place.device)
-        owner: Any = next(kind for kind in type(self).__mro__ if "restricted" in kind.__dict__)
+        owner: Any = next(kind for kind in type(self).__mro__ if "restrict" in kind.__dict__)
         same = type(self).forward is owner.forward  # a subclass may define another target
-        require_possible(self, evidence)
-        closed = self.restricted(evidence) if same and evidence.chains is None else None
-        smaller = closed or Conditioned(self, evidence)
+        evidence.require_possible(self.support_tables() or (), self.names)
+        closed = self.restrict(evidence) if same and evidence.chains is None else None
+        smaller = closed or self._conditioned(self, evidence)
         smaller.chains = evidence.chains
         smaller.add_module("evidence", evidence)
         smaller.untrained = self.untrained
@@ -179,11 +184,9 @@ class EnergyModel(nn.Module, ABC):
 
         Raises ValueError if the domain is not binary.
         """
-        from latticework.models.conditioned import WithOnes  # noqa: PLC0415
+        return self._with_ones(self, ones)
 
-        return WithOnes(self, ones)
-
-    def restricted(self, evidence: "Evidence") -> "EnergyModel | None":
+    def restrict(self, evidence: Evidence) -> "EnergyModel | None":
         """A smaller model of the free sites, with its own closed forms; None where there is none.
 
         Equal to this one at completed states, so that log Z is that of the evidence.
@@ -191,11 +194,16 @@ class EnergyModel(nn.Module, ABC):
         return None
 
     def complete(self, x: Tensor) -> Tensor:
-        """States of the model before `given`, `[chains, *shape]`: `x` with the known values."""
+        """States of the model before `condition_on`, `[chains, *shape]`: `x` and known values."""
         evidence = self._evidence()
         return x if evidence is None else evidence.complete(x)
 
-    def _evidence(self) -> "Evidence | None":
+    @property
+    def is_conditioned(self) -> bool:
+        """Whether some sites have known values."""
+        return self._evidence() is not None
+
+    def _evidence(self) -> Evidence | None:
         return getattr(self, "evidence", None)  # a module, which no class attribute may hide
 
     # Learning.
@@ -225,7 +233,7 @@ class EnergyModel(nn.Module, ABC):
         """Intermediate results at `x` for the methods below: a tuple of tensors, chains first."""
         return ()
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         """The cache after `x[:, sites]` became `new` (`[chains, len(sites), ...]`).
 
         `x` is still the old state. The old cache may be overwritten. A model that adds changes to
@@ -273,7 +281,7 @@ class EnergyModel(nn.Module, ABC):
         return torch.where(high, -difference, difference)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
-        """`log_odds`, and the cache extended by intermediate results that `moved` can use."""
+        """`log_odds`, and the cache with intermediate results that `update_cache` can use."""
         return self.log_odds(x, cache, sites), cache
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
@@ -294,20 +302,6 @@ class EnergyModel(nn.Module, ABC):
         """
         patterns, _ = self.domain.block(x, site)
         return self.block_log_probs(x, cache, site, patterns)
-
-
-class DataModel(EnergyModel):
-    """A target that is a sum over `rows` rows of data, so that a minibatch can estimate it.
-
-    `forward` is the full-batch target. `minibatch(batch)` is a model of its own that estimates it
-    from the rows with indices `batch` `[n]`, scaled so that the gradient is unbiased.
-    """
-
-    rows: int
-
-    @abstractmethod
-    def minibatch(self, batch: Tensor) -> EnergyModel:
-        """The target estimated from the rows `batch`. Reads no device data on the host."""
 
 
 class AnnealedModel(EnergyModel):
@@ -339,14 +333,16 @@ class AnnealedModel(EnergyModel):
         """Forget all evaluations."""
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def on_copies(self) -> Iterator[None]:
         """Inside, the path writes to copies of its tensors. Afterwards it remembers nothing."""
-        own = dict(self._buffers)
-        self._buffers.update({name: None if t is None else t.clone() for name, t in own.items()})
+        buffers = dict(self._buffers)
+        self._buffers.update(
+            {name: None if t is None else t.clone() for name, t in buffers.items()}
+        )
         try:
             yield
         finally:
-            self._buffers.update(own)
+            self._buffers.update(buffers)
             self.forget()
 
     @abstractmethod
@@ -369,47 +365,6 @@ class AnnealedModel(EnergyModel):
         """
 
 
-class Predictor(DataModel):
-    """A regression: rows have features and targets in [0, 1], and the state x is the weights."""
-
-    @abstractmethod
-    def on(self, features: Tensor, targets: Tensor) -> "Predictor":
-        """This regression on other data: features `[rows, features]` and targets `[rows]`."""
-
-    @abstractmethod
-    def predict(self, x: Tensor, features: Tensor) -> Tensor:
-        """The predicted targets of each chain, `[chains, ...], [n, features] -> [chains, n]`.
-
-        They are strictly between 0 and 1, up to rounding.
-        """
-
-
-class CarriesRates(ABC):
-    """A model that keeps the mean sufficient statistics ("rates") of its training data."""
-
-    @abstractmethod
-    def set_rates(self, batches: Iterable[Tensor]) -> None:
-        """Set the rates from the rows of all `batches` `[n, dim]`. ValueError without rows."""
-
-
-class FillsBlanks(ABC):
-    """A masked language model as the target of the words at the blanks of a sentence."""
-
-    language: Any
-
-    @abstractmethod
-    def with_blanks(self, sentence: Sequence[str], positions: Sequence[int]) -> EnergyModel:
-        """The target of the blanks at `positions` (indices of words) of `sentence`."""
-
-
-class NearQuadratic(ABC):
-    """A model with a log-quadratic model close to it."""
-
-    @abstractmethod
-    def log_quadratic(self) -> EnergyModel:
-        """A log-quadratic model close to this one, with W as its `weight`."""
-
-
 class Function(EnergyModel):
     """Any PyTorch function of x as a target: `Function(lambda x: ..., Binary(10))`.
 
@@ -423,3 +378,7 @@ class Function(EnergyModel):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(x)
+
+
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

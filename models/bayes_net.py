@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import Cache, Predictor
+from latticework.models.abilities import Predictor
+from latticework.models.base import Cache
 from latticework.models.constant_columns import Columns, product
 from latticework.models.domains import Binary, one_hot
 
@@ -108,7 +109,7 @@ class BayesNet(Predictor):
         """Slices of chains and rows that cover all pairs, each of about `chunk` activations."""
         units = self._units()
         high = min(rows, units)
-        high = -(-rows // -(-rows // high))  # of equal heights
+        high = -(-rows // -(-rows // high))  # parts of equal heights
         wide = min(chains, max(1, units // high))
         for chain in range(0, chains, wide):
             for row in range(0, rows, high):
@@ -120,7 +121,7 @@ class BayesNet(Predictor):
         outputs = x.new_empty(len(x), len(inputs))
         for chains, rows in self._chunks(*outputs.shape):
             p = product(inputs[rows], first[chains]).sigmoid()
-            outputs[chains, rows] = summed(offset[chains], p, second[chains])
+            outputs[chains, rows] = add_product(offset[chains], p, second[chains])
         return outputs
 
     @torch.no_grad()
@@ -139,7 +140,7 @@ class BayesNet(Predictor):
         below, rest = torch.zeros_like(whole), torch.zeros_like(few)
         for chains, rows in self._chunks(len(x), self.rows):
             p = columns.times(rows, whole[chains], few[chains]).sigmoid_()
-            prediction = summed(offset[chains], p, second[chains]).sigmoid_()
+            prediction = add_product(offset[chains], p, second[chains]).sigmoid_()
             error = prediction - self.targets[rows]
             errors[chains] += error.square().sum(1)
             g = error.mul_(prediction).mul_(1 - prediction).unsqueeze(1)  # less a factor
@@ -156,7 +157,7 @@ class BayesNet(Predictor):
     # Local structure.
 
     def cache(self, x: Tensor) -> Cache:
-        """The outputs `[chains, rows]`, to which `moved` adds changes, and log pi.
+        """The outputs `[chains, rows]`, to which `update_cache` adds changes, and log pi.
 
         The outputs are in double precision, so that changes add up without drift.
         """
@@ -182,7 +183,7 @@ class BayesNet(Predictor):
         z = torch.mm(2 * first.flatten(0, 1), self._columns().across)
         return z.sigmoid_().unflatten(0, first.shape[:2]).mul_(2 * second).add_(bias - second)
 
-    def _flipped(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate_flips(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Tensor]:
         """`_change`, and log pi after each flip, `[chains, n]`."""
         change = self._change(x, sites)
         outputs = cache[0].to(change.dtype).unsqueeze(1)
@@ -192,18 +193,18 @@ class BayesNet(Predictor):
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
         chunk = self.chunk or CHUNK[self.inputs.device.type]
         several = sites.split(max(1, chunk // (len(x) * self.rows)))
-        after = torch.cat([self._flipped(x, cache, some)[1] for some in several], 1)
+        after = torch.cat([self._evaluate_flips(x, cache, part)[1] for part in several], 1)
         return after - cache[1].unsqueeze(1)
 
     def conditional(self, x: Tensor, cache: Cache, sites: Tensor) -> tuple[Tensor, Cache]:
         """For one site, the cache also gets the outputs' change by a flip, and log pi after it."""
         if len(sites) > 1:
             return super().conditional(x, cache, sites)
-        change, after = self._flipped(x, cache, sites)
+        change, after = self._evaluate_flips(x, cache, sites)
         signs = 1 - 2 * x.index_select(1, sites)
         return (after - cache[1].unsqueeze(1)) * signs, (*cache, change.squeeze(1), after)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         if len(cache) == 2:
             return self.cache(x.index_copy(1, sites, new.to(x.dtype)))
         outputs, log_prob, change, after = cache
@@ -212,7 +213,7 @@ class BayesNet(Predictor):
         return outputs, torch.where(flips, after, log_prob.unsqueeze(1)).squeeze(1)
 
 
-def summed(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
+def add_product(offset: Tensor, p: Tensor, second: Tensor) -> Tensor:
     """`offset + p w`, `[chains, rows]`; p is `[chains, rows, hidden]`, w `[chains, hidden, 1]`."""
     if len(p) == 1 or p.is_cuda:
         return torch.baddbmm(offset.unsqueeze(2), p, second).squeeze(2)

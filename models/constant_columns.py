@@ -18,7 +18,8 @@ from torch.nn.functional import embedding_bag
 
 from latticework.models.matmul import onednn, use_onednn
 
-FEW = 0.25  # of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry
+# Of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry.
+MAX_DEVIATION_SHARE = 0.25
 LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
 
 
@@ -51,7 +52,7 @@ class Columns:
         self.across = inputs.T.contiguous()  # [columns, rows], each column's numbers side by side
         self.inputs, self.transposed = inputs, self.across
         mask = few_deviations(inputs) if split else None
-        self.few = None if mask is None else indices(mask)  # of these columns, None for none
+        self.few = None if mask is None else indices(mask)
         if mask is not None:
             self.others = indices(~mask)
             self.inputs, rare = inputs[:, self.others], inputs[:, self.few]
@@ -108,13 +109,13 @@ class Columns:
 def few_deviations(inputs: Tensor) -> Tensor | None:
     """Mask of the columns with one value in most rows, without the last; None if too few."""
     usual = inputs.median(0).values  # a value that more than half of the rows have
-    few = (inputs != usual).to(inputs.dtype).mean(0) < FEW
+    few = (inputs != usual).to(inputs.dtype).mean(0) < MAX_DEVIATION_SHARE
     few[-1] = False
     return few if few.sum() >= LEAST else None
 
 
 def indices(mask: Tensor) -> Tensor:
-    """Where `mask` is true. A step indexes by numbers: by a mask, it would read the host."""
+    """Indices at which `mask` is true: to index by a mask would read the host."""
     return mask.nonzero().squeeze(1)
 
 

@@ -17,8 +17,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad, softplus
 
-LARGE = 2**14  # entries; from this size on, arithmetic costs more than the calls of operations
-FEW = 512  # entries up to which PyTorch's `bernoulli_`, a call less, is the fastest
+FUSING_ENTRIES = 2**14  # from here on, arithmetic costs more than the calls of operations
+# Entries up to which PyTorch's `bernoulli_`, a call less, is the fastest.
+MAX_BERNOULLI_ENTRIES = 512
 TWO_STAGES_FROM = 512  # entries of a categorical distribution
 COLUMNS = 64  # entries that a compiled draw sums one by one; it takes two stages from half of them
 SIGN = -(2**31)  # the bit of the sign of a float32
@@ -92,7 +93,7 @@ def uniform_like(x: Tensor, rng: Generator) -> Tensor:
 
 def _one_by_one(x: Tensor, rng: Generator) -> bool:
     """Whether numbers in the shape of `x` are drawn in float64; else as `_signed_distances`."""
-    few = x.is_cuda or x.dtype != torch.float32 or x.numel() < LARGE
+    few = x.is_cuda or x.dtype != torch.float32 or x.numel() < FUSING_ENTRIES
     return few or isinstance(rng, Tape)
 
 
@@ -149,7 +150,7 @@ def few_bits(probability: Tensor, dtype: torch.dtype, rng: Generator) -> Tensor 
 
     PyTorch's `bernoulli_` raises an error for NaN on the CPU, and would abort the program on a GPU.
     """
-    if probability.is_cuda or probability.numel() > FEW or isinstance(rng, Tape):
+    if probability.is_cuda or probability.numel() > MAX_BERNOULLI_ENTRIES or isinstance(rng, Tape):
         return None
     try:
         bits = torch.empty_like(probability, dtype=dtype)
@@ -164,14 +165,16 @@ def softplus_sum(z: Tensor) -> Tensor:
     For large tensors, max(z, 0) + log(1 + exp(-|z|)): 32 of these numbers between 1 and 2 are
     multiplied before one logarithm is taken.
     """
-    if z.is_cuda or z.numel() < LARGE or type(z) is not Tensor:  # these fuse where z is traced
+    if (
+        z.is_cuda or z.numel() < FUSING_ENTRIES or type(z) is not Tensor
+    ):  # these fuse where z is traced
         return softplus(z).sum(-1)
     memory = z.abs()
     factors = memory.neg_().exp_().add_(1)
     for _ in range(5):
         half = (factors.shape[-1] + 1) // 2
-        factors, rest = factors[..., :half], factors[..., half:]
-        factors[..., : rest.shape[-1]].mul_(rest)
+        factors, second = factors[..., :half], factors[..., half:]
+        factors[..., : second.shape[-1]].mul_(second)
     total = factors.log().sum(-1)
     return total.add_(torch.clamp(z, min=0, out=memory).sum(-1))
 

@@ -11,9 +11,9 @@ reads the tables of one site, is for it.
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import (
-    HARD,
+    ZERO_PRICE,
     Cache,
     EnergyModel,
     NotDifferentiableError,
@@ -29,26 +29,20 @@ from latticework.models.base import (
 )
 from latticework.models.domains import Binary, Categorical, Domain, Mixed
 from latticework.models.graph import Graph
+from latticework.models.tables import Factor, kind_of, variable_sizes
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence, Known
+    from latticework.models.evidence import Evidence, Known
 
 PADDING = 4  # places of a table of each site's factors for one that is taken, at most
-
-
-class Factor(NamedTuple):
-    """The logarithm of a table over the variables of a scope; log 0 is -inf."""
-
-    scope: tuple[int, ...]
-    log: NDArray[np.float64]  # an axis a variable
 
 
 class Factors(EnergyModel):
     """The product of `factors`, pairs of a scope and the logarithm of a table.
 
     `sites` is the number of variables, needed where no scope has the last of them, or the list of
-    their numbers of values. `labels` are the names of the values of each variable, which `given`
-    then reads. Raises ValueError for a variable that is twice in a scope or does not
+    their numbers of values. `labels` are the names of the values of each variable, which
+    `condition_on` then reads. Raises ValueError for a variable that is twice in a scope or does not
     exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
@@ -70,17 +64,17 @@ class Factors(EnergyModel):
         labels: Iterable[Iterable[Hashable]] | None = None,
     ) -> None:
         super().__init__()
-        found = [
+        tables = [
             Factor(tuple(map(int, scope)), np.asarray(log, np.float64)) for scope, log in factors
         ]
-        self.sizes = _sizes(found, sites)
+        self.sizes = variable_sizes(tables, sites)
         sites, values = len(self.sizes), set(self.sizes)
         self.domain: Domain
         if len(values) > 1:
             self.domain = Mixed(self.sizes)
         else:
             self.domain = Binary(sites) if values == {2} else Categorical(sites, values.pop())
-        self.factors = sorted(found, key=_kind)
+        self.factors = sorted(tables, key=kind_of)
         self.names = None if names is None else tuple(names)
         if self.names is not None and len(set(self.names)) != sites:
             raise ValueError(f"names must be {sites} different ones, got {len(set(self.names))}")
@@ -99,7 +93,8 @@ class Factors(EnergyModel):
         starts = np.cumsum([0, *(log.size for _, log in self.factors)])
         self._starts: list[int] = starts.tolist()
         for f, (scope, _) in enumerate(self.factors):
-            steps = [math.prod(self.sizes[i] for i in scope[j + 1 :]) for j in range(len(scope))]
+            sizes = [self.sizes[i] for i in scope]
+            steps = [math.prod(sizes[j + 1 :]) for j in range(len(scope))]
             padded[:, f, : len(scope)] = scope, steps
             for site, step in zip(scope, steps, strict=True):
                 places[site].append((f, step))
@@ -108,7 +103,7 @@ class Factors(EnergyModel):
         pairs = np.array([pair for each in places for pair in each], np.int64).reshape(-1, 2)
         logs = [log.ravel() for _, log in self.factors]
         self._groups: list[tuple[int, int, tuple[int, ...]]] = []  # first factor, number, shape
-        for _, group in groupby(range(len(self.factors)), lambda f: _kind(self.factors[f])):
+        for _, group in groupby(range(len(self.factors)), lambda f: kind_of(self.factors[f])):
             members = list(group)
             self._groups.append((members[0], len(members), self.factors[members[0]].log.shape))
         for name, array in {
@@ -123,7 +118,7 @@ class Factors(EnergyModel):
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         self.register_buffer("near_all", None, persistent=False)
         if sites * self.most <= PADDING * len(self.holder):
-            self.near_all = torch.stack(self.near(torch.arange(sites)))
+            self.near_all = torch.stack(self.factors_at(torch.arange(sites)))
         flat = torch.from_numpy(np.concatenate([*logs, [0.0]])).float()
         self.flat = torch.nn.Parameter(flat, requires_grad=False)
 
@@ -139,15 +134,15 @@ class Factors(EnergyModel):
         bayesian = hasattr(network, "get_cpds")
         tables = [cpd.to_factor() for cpd in network.get_cpds()] if bayesian else network.factors
         states: dict[Any, list[Any]] = {}
-        for name, found in (pair for table in tables for pair in table.state_names.items()):
-            if states.setdefault(name, found) != found:
+        for name, labels in (pair for table in tables for pair in table.state_names.items()):
+            if states.setdefault(name, labels) != labels:
                 raise ValueError(
-                    f"the states of {name!r} are {states[name]} in one table and {found} in "
+                    f"the states of {name!r} are {states[name]} in one table and {labels} in "
                     "another; give them in one order"
                 )
         if missing := [name for name in network.nodes() if name not in states]:
             raise ValueError(f"the network has no table for {', '.join(map(repr, missing))}")
-        names = [name for name, found in states.items() if len(found) > 1]
+        names = [name for name, labels in states.items() if len(labels) > 1]
         place = {name: i for i, name in enumerate(names)}
         factors = []
         for table in tables:
@@ -166,21 +161,21 @@ class Factors(EnergyModel):
             raise ImportError(f"{file}: a BIF file is read by pgmpy; pip install pgmpy") from error
         return cls.from_pgmpy(BIFReader(str(file)).get_model(), beta)
 
-    def given(self, known: "Known") -> EnergyModel:
+    def condition_on(self, known: "Known") -> EnergyModel:
         """As for any model; values are `labels`, where there are some, else numbers from 0."""
         if self.labels is None or isinstance(known, Tensor):
-            return super().given(known)
+            return super().condition_on(known)
         place: dict[Any, Any] = {name: i for i, name in enumerate(self.names or ())}
-        found = {}
+        numbers = {}
         for key, value in known.items():
             site: Any = place.get(key, key)
             if site not in range(len(self.labels)):
-                return super().given(known)  # which says so
+                return super().condition_on(known)  # which says so
             labels = self.labels[site]
             if value not in labels:
                 raise ValueError(f"{key!r} must be one of {', '.join(map(str, labels))}: {value!r}")
-            found[key] = labels.index(value)
-        return super().given(found)
+            numbers[key] = labels.index(value)
+        return super().condition_on(numbers)
 
     def support_tables(self) -> list[SupportTable] | None:
         if type(self).forward is not Factors.forward:
@@ -193,11 +188,10 @@ class Factors(EnergyModel):
     def colours(self) -> Tensor:
         """Greedy; variables of one scope have different colours."""
         if self._colours is None:
-            pairs = {
-                tuple(sorted((i, j))) for scope, _ in self.factors for i in scope for j in scope
-            }
-            edges = sorted(pair for pair in pairs if pair[0] != pair[1])
-            self._colours = Graph(edges, 0.0, sites=self.domain.dim).colours()
+            edges: set[tuple[int, int]] = set()
+            for scope, _ in self.factors:
+                edges.update(combinations(sorted(scope), 2))
+            self._colours = Graph(sorted(edges), 0.0, sites=self.domain.dim).colours()
         return self._colours.to(self.flat.device)
 
     def scopes(self, sites: int) -> Tensor:
@@ -212,8 +206,8 @@ class Factors(EnergyModel):
                 block = dict.fromkeys(scope[first : first + sites])
                 while len(block) < sites:
                     missing, around = sites - len(block), (j for i in block for j in near[i])
-                    more = _others(around, block, missing)
-                    block |= more or _others(range(len(near)), block, missing)
+                    more = _different_sites(around, block, missing)
+                    block |= more or _different_sites(range(len(near)), block, missing)
                 found.add(tuple(sorted(block)))
         return torch.tensor(sorted(found), device=self.flat.device)
 
@@ -223,29 +217,31 @@ class Factors(EnergyModel):
         now = self.flat[self._starts[f] : self._starts[f + 1]].detach().double().cpu().numpy()
         return Factor(scope, now.reshape(log.shape))
 
-    def softened(self) -> "Factors | None":
+    def soften(self) -> "Factors | None":
         if self.positive or type(self).forward is not Factors.forward:
             return None
         made = Factors(map(self.table, range(len(self.factors))), self.sizes)
         made.domain, made.positive = self.domain, True
         flat = self.flat.double()
-        made.flat = torch.nn.Parameter(flat.where(flat.isfinite(), -HARD), requires_grad=False)
+        made.flat = torch.nn.Parameter(
+            flat.where(flat.isfinite(), -ZERO_PRICE), requires_grad=False
+        )
         return made.to(self.flat.device)
 
-    def restricted(self, evidence: "Evidence") -> "Factors":
+    def restrict(self, evidence: "Evidence") -> "Factors":
         """Tables at the known values. Those without a free variable make one number."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
-        found, constant = [], 0.0
+        factors, constant = [], 0.0
         for scope, log in map(self.table, range(len(self.factors))):
             at = tuple(slice(None) if site in place else codes[site] for site in scope)
             if free := tuple(place[site] for site in scope if site in place):
-                found.append(Factor(free, log[at]))
+                factors.append(Factor(free, log[at]))
             else:
                 constant += float(log[at])
         if constant:
-            found.append(Factor((), np.array(constant)))
-        smaller = Factors(found, [self.sizes[site] for site in place])
+            factors.append(Factor((), np.array(constant)))
+        smaller = Factors(factors, [self.sizes[site] for site in place])
         logs = [log.ravel() for _, log in smaller.factors]
         smaller.to(self.flat)  # then again the tables, which were in single precision
         smaller.flat.data = torch.from_numpy(np.concatenate([*logs, [0.0]])).to(self.flat)
@@ -261,16 +257,16 @@ class Factors(EnergyModel):
         total = x.new_zeros(len(x))
         for place, count, shape in self._groups:
             entries = self.flat[self._starts[place] : self._starts[place + count]]
-            rest = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
+            sums = entries.view(1, count, -1)  # [chains or 1, factors, values ** variables left]
             scopes = self.scope[place : place + count]
             for j in range(len(shape)):
                 share = weights.index_select(1, scopes[:, j])[..., : shape[j]].unsqueeze(-1)
-                rest = rest.unflatten(-1, (shape[j], -1))
-                part = rest * share
+                sums = sums.unflatten(-1, (shape[j], -1))
+                part = sums * share
                 if not self.positive:
                     part = torch.where(share > 0, part, 0)  # 0 times -inf
-                rest = part.sum(2)
-            total = total + rest.sum((1, 2))
+                sums = part.sum(2)
+            total = total + sums.sum((1, 2))
         return total
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -288,15 +284,15 @@ class Factors(EnergyModel):
         """
         codes = self._codes(x)
         if self.near_all is not None or len(sites) * self.most <= len(self.holder):
-            holders, step = self.near(sites)
+            holders, step = self.factors_at(sites)
             here = codes.index_select(1, sites).unsqueeze(-1)
             return self._entries(codes, here, holders, step).sum(2)
-        here = codes.index_select(1, self.holds)  # of all sites, where that is less
+        here = codes.index_select(1, self.holds)  # all sites, where that is less
         entries = self._entries(codes, here, self.holder, self.step)
         total = entries.new_zeros(len(x), self.domain.dim, entries.shape[-1])
         return total.index_add_(1, self.holds, entries).index_select(1, sites)
 
-    def near(self, sites: Tensor) -> tuple[Tensor, Tensor]:
+    def factors_at(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         """The factors that hold each of `sites` `[n]`, and its strides there, both `[n, most]`.
 
         A place beyond the last factor has a table of one zero.
@@ -333,17 +329,17 @@ class Factors(EnergyModel):
         return high - low
 
     def differences(self, x: Tensor, cache: Cache, sites: Tensor) -> Tensor:
-        found = self._of_sites(x, sites)
+        log_probs = self._of_sites(x, sites)
         if x.ndim == 2:
-            return (found[..., 1] - found[..., 0]) * (1 - 2 * x.index_select(1, sites))
+            return (log_probs[..., 1] - log_probs[..., 0]) * (1 - 2 * x.index_select(1, sites))
         here = self._codes(x).index_select(1, sites).unsqueeze(-1)
-        return found - found.gather(-1, here)
+        return log_probs - log_probs.gather(-1, here)
 
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         new = patterns.argmax(-1) if x.ndim == 3 else patterns.long()
         codes = self._codes(x).unsqueeze(1).repeat(1, new.shape[1], 1)
         codes[:, :, sites] = new.expand(len(x), -1, -1)
-        holders, _ = self.near(sites)
+        holders, _ = self.factors_at(sites)
         scope, stride = self.scope[holders], self.stride[holders]  # [n, holders, longest]
         values = self.flat[(codes[:, :, scope] * stride).sum(-1) + self.start[holders]]
         # A table that holds several of the sites counts at the first of them.
@@ -356,7 +352,7 @@ class Factors(EnergyModel):
         return self._of_sites(x, site).squeeze(1)
 
 
-def _others(sites: Iterable[int], block: dict[int, None], count: int) -> dict[int, None]:
+def _different_sites(sites: Iterable[int], block: dict[int, None], count: int) -> dict[int, None]:
     """The first `count` different sites that are not in the block, in order."""
     more: dict[int, None] = {}
     for site in sites:
@@ -378,46 +374,3 @@ def _require_complete(network: Any) -> None:
             f"pgmpy refuses this {type(network).__name__}: it has no variables, or its tables do "
             "not fit them"
         )
-
-
-def _kind(factor: Factor) -> tuple[int, tuple[int, ...]]:
-    """Factors of one kind are evaluated together."""
-    return len(factor.scope), factor.log.shape
-
-
-def _sizes(factors: list[Factor], sites: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The number of values of each variable. Raises ValueError unless the tables fit them."""
-    every = [site for scope, _ in factors for site in scope]
-    told, count = None, max(every, default=-1) + 1
-    if isinstance(sites, Sequence):
-        told = tuple(map(int, sites))
-    elif sites is not None:
-        count = sites
-    count = count if told is None else len(told)
-    if (not every and told is None) or any(not 0 <= site < count for site in every):
-        raise ValueError(
-            f"scopes must hold variables from 0 to {count - 1}, got {sorted(set(every))[:9]}"
-        )
-    for scope, log in factors:
-        if len(set(scope)) != len(scope) or log.ndim != len(scope):
-            raise ValueError(
-                f"a table must have an axis for each variable of its scope, each once, got the "
-                f"scope {scope} and the shape {log.shape}"
-            )
-        if np.isnan(log).any() or (log == math.inf).any():
-            raise ValueError(f"logarithms of tables must be finite or -inf, got others for {scope}")
-    found = dict(enumerate(told or ()))
-    for scope, log in factors:
-        for site, size in zip(scope, log.shape, strict=True):
-            if found.setdefault(site, size) != size or size < 2:
-                raise ValueError(
-                    f"variable {site} has {found[site]} values, got a table of {size} for it; all "
-                    "its tables must have the same number, two or more"
-                )
-    free = [site for site in range(count) if site not in found]
-    if free and len(set(found.values())) > 1:
-        raise ValueError(
-            f"no table tells the number of values of variable {free[0]}; give sites=[2, 3, ..], "
-            "those of all variables"
-        )
-    return tuple(found.get(site, next(iter(found.values()))) for site in range(count))

@@ -22,7 +22,7 @@ from torch.linalg import vecdot
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
 
-LARGEST = 12  # factors whose joint states the exact recursion lists
+MAX_FACTORS = 12  # factors whose joint states the exact recursion lists
 
 
 class FactorialHMM(EnergyModel):
@@ -57,7 +57,7 @@ class FactorialHMM(EnergyModel):
         """r, `[chains, length]`."""
         return self.observed - self.offset - x.unflatten(-1, (self.length, -1)) @ self.weight
 
-    def _evaluated(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    def _value_and_grad(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         chains = x.unflatten(-1, (self.length, -1))
         spins = 2 * chains - 1
         before, after = chains[:, :-1], chains[:, 1:]
@@ -76,20 +76,20 @@ class FactorialHMM(EnergyModel):
         return math.log1p(-self.first) + (self.length - 1) * math.log(self.keep)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._evaluated(x, self._residual(x))[0]
+        return self._value_and_grad(x, self._residual(x))[0]
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._evaluated(x, self._residual(x))
+        return self._value_and_grad(x, self._residual(x))
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
         residual = self._residual(x)
-        return *self._evaluated(x, residual), (residual.double(),)
+        return *self._value_and_grad(x, residual), (residual.double(),)
 
     def cache(self, x: Tensor) -> Cache:
         """The residuals r, `[chains, length]`, in double precision: changes do not drift."""
         return (self._residual(x).double(),)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = (new - x.index_select(1, sites)) * self.weight[sites % self.factors]
         return (cache[0].index_add_(1, sites // self.factors, change.double(), alpha=-1),)
 
@@ -124,8 +124,8 @@ class FactorialHMM(EnergyModel):
         return vecdot(change, grad + change @ self._hessian(sites) / 2)
 
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
-        """The forward-backward recursion over the joint states of up to LARGEST factors."""
-        if self.factors > LARGEST:
+        """The forward-backward recursion over the joint states of up to MAX_FACTORS factors."""
+        if self.factors > MAX_FACTORS:
             return None
         states = Binary(self.factors).enumerate().double().to(self.weight.device)
         means = states @ self.weight.double() + self.offset
@@ -133,19 +133,19 @@ class FactorialHMM(EnergyModel):
         start = (states * self.start).sum(-1) + self.factors * math.log1p(-self.first)
         ahead, log_z = [(start - misfit[0]).softmax(0)], (start - misfit[0]).logsumexp(0)
         for t in range(1, self.length):
-            log_weight = self._moved_on(ahead[-1]).log() - misfit[t]
+            log_weight = self._apply_transition(ahead[-1]).log() - misfit[t]
             log_z = log_z + log_weight.logsumexp(0)
             ahead.append(log_weight.softmax(0))
         behind = torch.ones_like(ahead[-1])
         mean = [ahead[-1] @ states]
         for t in range(self.length - 1, 0, -1):
-            behind = self._moved_on(behind * (misfit[t].min() - misfit[t]).exp())
+            behind = self._apply_transition(behind * (misfit[t].min() - misfit[t]).exp())
             behind = behind / behind.max()
             both = ahead[t - 1] * behind
             mean.append(both / both.sum() @ states)
         return log_z, torch.stack(mean[::-1]).flatten()
 
-    def _moved_on(self, law: Tensor) -> Tensor:
+    def _apply_transition(self, law: Tensor) -> Tensor:
         """`law` `[2 ** factors]` times the transition matrix, which is a product over factors."""
         law = law.view([2] * self.factors)
         for factor in range(self.factors):

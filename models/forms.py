@@ -139,7 +139,7 @@ def change(form: Form, x: Tensor, y: Tensor, site: int) -> float:
             return float(hidden[1] - hidden[0] + form.visible_bias[site] * step)
 
 
-def tempered(form: Form, b: float) -> Form:
+def temper_form(form: Form, b: float) -> Form:
     """The form of the target pi^b. Raises ValueError for an RBM's, which no form describes."""
     if isinstance(form, RBMForm):
         raise ValueError("no RBM has the law of a power of an RBM")

@@ -24,10 +24,10 @@ from torch import Tensor
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
 from latticework.models.forms import GraphForm, array
-from latticework.models.ising import pattern_log_probs, spins_of
+from latticework.models.spins import pattern_log_probs, spins_of
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence
+    from latticework.models.evidence import Evidence
 
 _compressed = partial(torch.sparse_csr_tensor, check_invariants=False)
 with warnings.catch_warnings(action="ignore"):  # PyTorch says once that such tensors are in beta
@@ -85,13 +85,13 @@ class Graph(EnergyModel):
         keys, place = (ordered[:, 0] * sites + ordered[:, 1]).unique(return_inverse=True)
         total = torch.zeros(len(keys), dtype=torch.float64)
         total.scatter_add_(0, place, weight.expand(len(pairs)))
-        one, other, number = keys // sites, keys % sites, torch.arange(len(keys))
-        rows, columns = torch.cat((one, other)), torch.cat((other, one))
+        tails, heads, number = keys // sites, keys % sites, torch.arange(len(keys))
+        rows, columns = torch.cat((tails, heads)), torch.cat((heads, tails))
         order = (rows * sites + columns).argsort()
         degree = rows.bincount(minlength=sites)
         self.degree = int(degree.max())  # the largest
         structure = {
-            "edges": torch.stack((one, other), 1),
+            "edges": torch.stack((tails, heads), 1),
             "starts": torch.cat((degree.new_zeros(1), degree.cumsum(0))),
             "ends": columns[order],
             "edge": torch.cat((number, number))[order],
@@ -136,10 +136,10 @@ class Graph(EnergyModel):
         ValueError for an attribute that is not a number, such as text that a file does not declare.
         """
         index = {node: i for i, node in enumerate(graph.nodes)}
-        edges = [(index[one], index[other]) for one, other in graph.edges()]
+        edges = [(index[a], index[b]) for a, b in graph.edges()]
         weights = [
-            _as_number(each, f"the {weight!r} of the edge {one!r} - {other!r}")
-            for one, other, each in graph.edges(data=weight, default=default)
+            _as_number(each, f"the {weight!r} of the edge {a!r} - {b!r}")
+            for a, b, each in graph.edges(data=weight, default=default)
         ]
         fields = [
             _as_number(each, f"the {bias!r} of the node {node!r}")
@@ -159,8 +159,8 @@ class Graph(EnergyModel):
                 f"{type(bqm).__name__}; {_TO_BQM.get(type(bqm).__name__, 'make one of it')}"
             )
         bqm = bqm.change_vartype("SPIN", inplace=False)
-        found = bqm.to_numpy_vectors(return_labels=True)
-        fields, (rows, columns, weights), offset, labels = found
+        vectors = bqm.to_numpy_vectors(return_labels=True)
+        fields, (rows, columns, weights), offset, labels = vectors
         edges = np.stack((rows, columns), 1)
         offset = -beta * float(offset)
         return cls(edges, -beta * weights, -beta * fields, len(labels), offset, labels)
@@ -260,30 +260,33 @@ class Graph(EnergyModel):
             reach = reach.index_add(0, side, self.weights.double().abs())
         return float(2 * reach.max())
 
-    def restricted(self, evidence: "Evidence") -> "Graph":
+    def restrict(self, evidence: "Evidence") -> "Graph":
         """Edges to known sites become fields, and what known sites have of log pi the offset."""
         place = torch.full_like(evidence.state[0], -1, dtype=torch.long)
         place[evidence.free] = torch.arange(len(evidence.free), device=place.device)
         spins = spins_of(evidence.state[0].double()).masked_fill(place >= 0, 0)
         field, weights = self.bias.double(), self.weights.double()
         offset = self.offset + float((field * spins).sum())
-        one, other = self.edges.unbind(1)
-        for here, there in ((one, other), (other, one)):
+        tails, heads = self.edges.unbind(1)
+        for here, there in ((tails, heads), (heads, tails)):
             field = field.index_add(0, here, weights * spins[there])
-        offset += float((weights * spins[one] * spins[other]).sum())
-        kept = (place[one] >= 0) & (place[other] >= 0)
-        pairs, field = torch.stack((place[one[kept]], place[other[kept]]), 1), field[evidence.free]
-        smaller = Graph(pairs.cpu(), weights[kept].cpu(), field.cpu(), offset=offset)
+        offset += float((weights * spins[tails] * spins[heads]).sum())
+        free_edges = (place[tails] >= 0) & (place[heads] >= 0)
+        pairs, field = (
+            torch.stack((place[tails[free_edges]], place[heads[free_edges]]), 1),
+            field[evidence.free],
+        )
+        smaller = Graph(pairs.cpu(), weights[free_edges].cpu(), field.cpu(), offset=offset)
         smaller.to(self.bias)  # then again the parameters, which were in single precision
-        smaller.weights.data, smaller.bias.data = self.weights[kept], field.to(self.bias)
+        smaller.weights.data, smaller.bias.data = self.weights[free_edges], field.to(self.bias)
         return smaller
 
     # Evaluation.
 
     def forward(self, x: Tensor) -> Tensor:
         spins = 2 * x - 1
-        one, other = (spins.index_select(1, side) for side in self.edges.unbind(1))
-        return (one * other) @ self.weights + spins @ self.bias + self.offset
+        tails, heads = (spins.index_select(1, side) for side in self.edges.unbind(1))
+        return (tails * heads) @ self.weights + spins @ self.bias + self.offset
 
     def gradient(self, x: Tensor) -> Tensor:
         """2 b + 2 A s, which is also each site's log-odds given the rest, `[chains, n]`."""

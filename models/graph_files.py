@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from latticework.models.factors import Factor, Factors
+from latticework.models.factors import Factors
 from latticework.models.graph import Graph
+from latticework.models.tables import Factor
 
 
 def graph(
@@ -71,12 +72,12 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
         return _of_tables(*read_tables(file), beta)
     lines = [line for line in text.splitlines() if re.match(r"\s*[^\s#]", line)]
     try:
-        numbers = [[float(word) for word in line.split()] for line in lines]
-        first, rest = len(numbers[0]), numbers[1:]
-        if first == 2 and all(len(row) in (2, 3) for row in rest):
-            _require_declared(len(rest), numbers[0][1], "edges")
-            edges = _sites_of(np.array([row[:2] for row in rest]).reshape(-1, 2)) - 1
-            weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rest])
+        numbers = [list(map(float, line.split())) for line in lines]
+        first, rows = len(numbers[0]), numbers[1:]
+        if first == 2 and all(len(row) in (2, 3) for row in rows):
+            _require_declared(len(rows), numbers[0][1], "edges")
+            edges = _sites_of(np.array([row[:2] for row in rows]).reshape(-1, 2)) - 1
+            weights = np.array([row[2] if len(row) == 3 else 1.0 for row in rows])
             return Graph(edges, -beta * weights, sites=int(numbers[0][0]))
         if all(len(row) == 3 for row in numbers):
             return _of_coo(np.array(numbers), beta, _vartype(text) == "BINARY")
@@ -89,7 +90,7 @@ def read_graph(file: str | Path, beta: float = 1.0) -> Graph | Factors:
 
 
 def read_evidence(file: str | Path) -> dict[int, int]:
-    """The known values of a UAI evidence file, by variable, for `given`.
+    """The known values of a UAI evidence file, by variable, for `condition_on`.
 
     The file has the number of known variables, then pairs of a variable and its value. A leading 1,
     the number of samples in older files, is left out. Raises ValueError for any other file.
@@ -153,12 +154,12 @@ def _vartype(text: str) -> str:
 
     dimod writes `# vartype=SPIN`. Raises ValueError for another word, and for two that differ.
     """
-    found = set(re.findall(r"^[ \t\f]*#.*?vartype[:=][ \t]*(\S*)", text, re.MULTILINE))
-    if not found <= {"SPIN", "BINARY"} or len(found) > 1:
+    kinds = set(re.findall(r"^[ \t\f]*#.*?vartype[:=][ \t]*(\S*)", text, re.MULTILINE))
+    if not kinds <= {"SPIN", "BINARY"} or len(kinds) > 1:
         raise ValueError(
-            f"the header must say vartype=SPIN or vartype=BINARY, got {' and '.join(sorted(found))}"
+            f"the header must say vartype=SPIN or vartype=BINARY, got {' and '.join(sorted(kinds))}"
         )
-    return found.pop() if found else "SPIN"
+    return kinds.pop() if kinds else "SPIN"
 
 
 def _require_declared(count: int, declared: float, what: str) -> None:
@@ -197,10 +198,10 @@ def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
     words = iter(_read_text(file).split()[1:])
     try:
         values = [int(next(words)) for _ in range(int(next(words)))]
-        scopes = [
-            tuple(int(next(words)) for _ in range(int(next(words))))
-            for _ in range(int(next(words)))
-        ]
+        scopes = []
+        for _ in range(int(next(words))):
+            size = int(next(words))
+            scopes.append(tuple(int(next(words)) for _ in range(size)))
         tables = []
         for scope in scopes:
             shape = [values[i] for i in scope]

@@ -16,7 +16,7 @@ from torch.linalg import vecdot
 from latticework.models.domains import Categorical
 from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, array
 from latticework.models.graph import Graph
-from latticework.models.potts import SparsePotts, expanded_bias, held, look_for_zeros
+from latticework.models.potts import SparsePotts, expand_bias, look_for_zeros, mark_forbidden
 
 
 class GraphPotts(SparsePotts):
@@ -39,9 +39,9 @@ class GraphPotts(SparsePotts):
         sites: int | None = None,
     ) -> None:
         super().__init__()
-        self.graph = Graph(edges, held(weights, "weights"), sites=sites)
+        self.graph = Graph(edges, mark_forbidden(weights, "weights"), sites=sites)
         self.domain = Categorical(self.graph.domain.dim, num_values)
-        bias = expanded_bias(bias, self.domain.dim, num_values)
+        bias = expand_bias(bias, self.domain.dim, num_values)
         self.bias = torch.nn.Parameter(bias, requires_grad=False)
         self.look_for_zeros()
         self.register_load_state_dict_post_hook(look_for_zeros)
@@ -52,7 +52,7 @@ class GraphPotts(SparsePotts):
     def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
         return self.graph.neighbours_of(sites)
 
-    def priced(self, forbidden: float) -> None:
+    def set_price(self, forbidden: float) -> None:
         for numbers in (self.graph.weights, self.bias):
             numbers.data.masked_fill_(numbers < IMPOSSIBLE, forbidden)
 
@@ -71,8 +71,8 @@ class GraphPotts(SparsePotts):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        one, other = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
-        pairs = vecdot(one, other) @ self.graph.weights
+        tails, heads = (x.index_select(1, side) for side in self.graph.edges.unbind(1))
+        pairs = vecdot(tails, heads) @ self.graph.weights
         return self.log_prob_of(pairs + (x * self.bias).sum((-2, -1)))
 
     def _pairs(self, x: Tensor) -> Tensor:

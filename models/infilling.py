@@ -24,12 +24,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from latticework.models.base import Cache, EnergyModel, FillsBlanks
+from latticework.models.abilities import FillsBlanks
+from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Categorical
 from latticework.models.masked_lm import MASK, MaskedLM
 
 GibbsLaw = Literal["masked", "exact"]
-LARGEST = 100_000  # sequences that a step may evaluate for exact conditionals
+MAX_SEQUENCES = 100_000  # sequences that a step may evaluate for exact conditionals
 
 
 class TextInfilling(EnergyModel, FillsBlanks):
@@ -101,11 +102,11 @@ class TextInfilling(EnergyModel, FillsBlanks):
         The context masks the blank, or nothing if `mask_each` is False.
         """
         if self.mask_each:
-            return self._masked(x)
+            return self._masked_logits(x)
         filled = x @ self.language.embeddings
         return self._ask(filled, lambda hidden: hidden.index_select(1, self.places))
 
-    def _masked(self, x: Tensor) -> Tensor:
+    def _masked_logits(self, x: Tensor) -> Tensor:
         chains, sites = x.shape[:2]
         filled = x @ self.language.embeddings  # [chains, sites, width]
         itself = torch.eye(sites, dtype=torch.bool, device=x.device).unsqueeze(-1)
@@ -116,7 +117,9 @@ class TextInfilling(EnergyModel, FillsBlanks):
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """U with each position masked, `[chains]`, even if `mask_each` is False."""
-        return torch.cat([(p * self._masked(p)).sum((-2, -1)) for p in self._parts(x, masked=True)])
+        return torch.cat(
+            [(p * self._masked_logits(p)).sum((-2, -1)) for p in self._parts(x, masked=True)]
+        )
 
     def blank_log_probs(self) -> Tensor:
         """Log f of every word at every blank, with all blanks masked: `[sites, values]`."""
@@ -163,10 +166,10 @@ class TextInfilling(EnergyModel, FillsBlanks):
 
     def _require_few(self, states: int) -> None:
         sequences = states * (self.domain.dim if self.mask_each else 1)
-        if sequences > LARGEST:
+        if sequences > MAX_SEQUENCES:
             raise ValueError(
                 f"exact conditionals would take {sequences:,} sequences per step, at most "
-                f"{LARGEST:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
+                f"{MAX_SEQUENCES:,} are allowed; use sampler=gwg, dula or dmala, gibbs=masked "
                 "with sampler=gibbs, or restrict the vocabulary (language.words)"
             )
 

@@ -152,8 +152,11 @@ class MaskedLM(nn.Module):
 
     def words(self, index: Tensor) -> list[list[str]]:
         """The tokens at `index` `[chains, n]` of `values`. A word piece is written `##ing`."""
-        pieces = [self.tokenizer.convert_ids_to_tokens(row) for row in self.values[index].tolist()]
-        return [[piece.lstrip("Ġ▁") or piece for piece in row] for row in pieces]
+        rows = []
+        for numbers in self.values[index].tolist():
+            pieces = self.tokenizer.convert_ids_to_tokens(numbers)
+            rows.append([piece.lstrip("Ġ▁") or piece for piece in pieces])
+        return rows
 
 
 def _load(
@@ -162,7 +165,7 @@ def _load(
     """The name of the checkpoint that is used, its network and its tokenizer."""
     folder = EMBEDDED if checkpoint == "mini_bert" else Path(checkpoint).expanduser()
     if folder.is_dir():
-        return checkpoint, *_read(str(folder), local=True)
+        return checkpoint, *_read_model(str(folder), local=True)
     if folder.is_absolute() or checkpoint.startswith("."):
         raise FileNotFoundError(f"a checkpoint must be a folder or a name on the hub, got {folder}")
     try:
@@ -178,13 +181,13 @@ def _load(
             "numbers.\n## model.language.strict=true makes this an error.\n%s",
             *(edge, checkpoint.upper(), reason, edge),
         )
-        return "mini_bert", *_read(str(EMBEDDED), local=True)
+        return "mini_bert", *_read_model(str(EMBEDDED), local=True)
 
 
 def _from_hub(checkpoint: str, download: bool, revision: str | None) -> tuple[Any, Any]:
     """Network and tokenizer from the hub's cache, else from the hub; a failure is tried once."""
     try:
-        return _read(checkpoint, local=True, revision=revision)
+        return _read_model(checkpoint, local=True, revision=revision)
     except OSError:
         if not download:
             raise
@@ -192,13 +195,13 @@ def _from_hub(checkpoint: str, download: bool, revision: str | None) -> tuple[An
         raise _missing[checkpoint, revision]
     try:
         log.info("downloading %s from the hub", checkpoint)
-        return _read(checkpoint, local=False, revision=revision)
+        return _read_model(checkpoint, local=False, revision=revision)
     except OSError as error:
         _missing[checkpoint, revision] = error
         raise
 
 
-def _read(source: str, local: bool, revision: str | None = None) -> tuple[Any, Any]:
+def _read_model(source: str, local: bool, revision: str | None = None) -> tuple[Any, Any]:
     transformers_logging.disable_progress_bar()
     where = {"local_files_only": local, "revision": revision or "main"}
     tokenizer = AutoTokenizer.from_pretrained(source, **where)

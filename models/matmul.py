@@ -14,18 +14,21 @@ import torch
 from torch import Tensor
 
 LEAST = 1_000_000  # multiplications; below, oneDNN's start costs more than it gains
-LONG = 4096  # terms of a sum, at most, that a library adds in single precision
+MAX_SINGLE_TERMS = 4096  # terms of a sum, at most, that a library adds in single precision
 
 
 def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """The rows x W + b, `[rows, out]`, for x `[rows, in]`, W `[in, out]` and b `[out]`.
 
-    They are written to `out` if it is given. Sums of more than LONG terms that cancel may be off by
-    units in single precision, and are computed in double precision, a part after the other.
+    They are written to `out` if it is given. Sums of more than MAX_SINGLE_TERMS terms that cancel
+    may be off by units in single precision, and are computed in double precision, a part after the
+    other.
     """
-    if len(weight) > LONG and x.dtype == torch.float32:
+    if len(weight) > MAX_SINGLE_TERMS and x.dtype == torch.float32:
         total = bias.double()
-        for rows, columns in zip(weight.split(LONG), x.split(LONG, 1), strict=True):
+        for rows, columns in zip(
+            weight.split(MAX_SINGLE_TERMS), x.split(MAX_SINGLE_TERMS, 1), strict=True
+        ):
             total = torch.addmm(total, columns.double(), rows.double())
         return total.to(x.dtype) if out is None else out.copy_(total)
     if use_onednn(x, weight, bias):

@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 from torch.linalg import vecdot
 
 from latticework.models.base import (
-    HARD,
+    ZERO_PRICE,
     Cache,
     EnergyModel,
     NotDifferentiableError,
@@ -59,16 +59,16 @@ def block_log_probs(field: Tensor, inside: Tensor, current: Tensor, patterns: Te
     return (flat * (outside.unsqueeze(1) + flat @ inside / 2)).sum(-1)
 
 
-def expanded_bias(
+def expand_bias(
     bias: Tensor | float | Sequence[float] | Sequence[Sequence[float]], dim: int, q: int
 ) -> Tensor:
-    given = held(bias, "bias").float()
+    given = mark_forbidden(bias, "bias").float()
     if given.shape not in ((), (q,), (dim, q)):
         raise ValueError(f"bias must be one number, [{q}] or [{dim}, {q}], got {list(given.shape)}")
     return given.expand(dim, q).clone()
 
 
-def held(numbers: Any, name: str) -> Tensor:
+def mark_forbidden(numbers: Any, name: str) -> Tensor:
     """Couplings or biases in float64, with `FORBIDDEN` for -inf.
 
     Raises ValueError for NaN and +inf.
@@ -119,14 +119,14 @@ class SparsePotts(EnergyModel):
         """b_i + sum_j J_ij x_j at `sites`, `[chains, n, values]`."""
 
     @abstractmethod
-    def priced(self, forbidden: float) -> None:
+    def set_price(self, forbidden: float) -> None:
         """Replace each `FORBIDDEN`."""
 
-    def softened(self) -> "SparsePotts | None":
+    def soften(self) -> "SparsePotts | None":
         if not self.forbids or _changes_target(self):
             return None
         model = copy.deepcopy(self).double()
-        model.priced(-HARD)
+        model.set_price(-ZERO_PRICE)
         model.look_for_zeros()
         return model
 
@@ -138,7 +138,7 @@ class SparsePotts(EnergyModel):
         edges, coupling = self.edges_and_couplings()
         hard = edges[(coupling < IMPOSSIBLE).expand(len(edges))].tolist()
         differ = ~np.eye(self.domain.num_values, dtype=bool)
-        return [*alone, *(((one, other), differ) for one, other in hard)]
+        return [*alone, *(((a, b), differ) for a, b in hard)]
 
     def require_gradient(self) -> None:
         """Raise NotDifferentiableError if some states are forbidden."""
@@ -207,10 +207,10 @@ class LatticePotts(SparsePotts):
     ) -> None:
         super().__init__()
         require_sides(shape)
-        self.coupling = float(held(coupling, "coupling"))
+        self.coupling = float(mark_forbidden(coupling, "coupling"))
         self.shape, self.periodic = tuple(shape), periodic
         self.domain = Categorical(math.prod(shape), num_values)
-        self.register_buffer("bias", expanded_bias(bias, self.domain.dim, num_values))
+        self.register_buffer("bias", expand_bias(bias, self.domain.dim, num_values))
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
@@ -226,7 +226,7 @@ class LatticePotts(SparsePotts):
         exists = self.exists.index_select(0, sites)
         return self.neighbours.index_select(0, sites), exists * self.coupling
 
-    def priced(self, forbidden: float) -> None:
+    def set_price(self, forbidden: float) -> None:
         self.coupling = self.coupling if self.coupling > IMPOSSIBLE else forbidden
         self.bias.data.masked_fill_(self.bias < IMPOSSIBLE, forbidden)
 
@@ -292,7 +292,7 @@ class DensePotts(EnergyModel):
             )
         self.domain = Categorical(dim, num_values)
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
-        self.bias = torch.nn.Parameter(expanded_bias(bias, dim, num_values), requires_grad=False)
+        self.bias = torch.nn.Parameter(expand_bias(bias, dim, num_values), requires_grad=False)
 
     def form(self) -> PottsPairForm:
         return PottsPairForm(array(self.coupling), array(self.bias))
@@ -321,9 +321,9 @@ class DensePotts(EnergyModel):
         site = index.div(self.domain.moves, rounding_mode="floor")
         change = (y - x).gather(1, site.unsqueeze(-1).expand(-1, -1, self.domain.moves))
         rows = self._rows()[site.squeeze(1)]  # [chains, q, sites * q]
-        kept = cache[0] + (change @ rows).view_as(x)
-        field = kept.to(y.dtype)
-        return self._log_prob(y, field), field, (kept,)
+        updated = cache[0] + (change @ rows).view_as(x)
+        field = updated.to(y.dtype)
+        return self._log_prob(y, field), field, (updated,)
 
     def _rows(self) -> Tensor:
         """J with its rows by site, `[sites, q, sites * q]`."""
@@ -333,7 +333,7 @@ class DensePotts(EnergyModel):
         """The field, `[chains, sites, q]`, in double precision: changes add up without drift."""
         return ((self._pairs(x) + self.bias).double(),)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = (new - x.index_select(1, sites)).flatten(1)
         rows = self._rows().index_select(0, sites).flatten(0, 1)
         cache[0].flatten(1).addmm_(change.double(), rows.double())

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel, NearQuadratic
+from latticework.models.abilities import NearQuadratic
+from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain
 from latticework.models.forms import PairForm, array
 from latticework.models.ising import Lattice
@@ -33,7 +34,7 @@ class LogQuadratic(EnergyModel, NearQuadratic):
     weight: Tensor
     bias: Tensor
     quadratic = True
-    offset = 0.0  # of log pi: what spins of other values leave (`quadratic_ising`)
+    offset = 0.0  # the share of other values' spins in log pi (`quadratic_ising`)
 
     def __init__(
         self,

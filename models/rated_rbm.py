@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from latticework.models.base import CarriesRates
+from latticework.models.abilities import CarriesRates
 from latticework.models.rbm import RBM
 
 

@@ -23,7 +23,7 @@ from latticework.models.forms import RBMForm, array
 from latticework.models.matmul import affine
 
 if TYPE_CHECKING:
-    from latticework.models.conditioned import Evidence
+    from latticework.models.evidence import Evidence
 
 
 class RBM(EnergyModel):
@@ -33,7 +33,7 @@ class RBM(EnergyModel):
     at 0. The model is `untrained` until a state is loaded, or the attribute is set to False.
     """
 
-    offset = 0.0  # of log p: what the known units of `given` have of it
+    offset = 0.0  # the share of known units (`condition_on`) in log p
 
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class RBM(EnergyModel):
     def form(self) -> RBMForm:
         return RBMForm(array(self.weight), array(self.visible_bias), array(self.hidden_bias))
 
-    def restricted(self, evidence: "Evidence") -> "RBM":
+    def restrict(self, evidence: "Evidence") -> "RBM":
         """The rows of known units are added to the hidden biases; their biases are the offset."""
         with torch.random.fork_rng(devices=[]):  # for weights that are replaced
             smaller = RBM(len(evidence.free), len(self.hidden_bias))
@@ -82,7 +82,7 @@ class RBM(EnergyModel):
         """The sum of b'x over all visible units, or over `sites`, for x `[chains, ..., units]`."""
         return x @ (self.visible_bias if sites is None else self.biases(sites))
 
-    def scaled(self, change: Tensor) -> Tensor:
+    def scale_changes(self, change: Tensor) -> Tensor:
         """Changes of units `[chains, ...]` times the scale of W."""
         return change
 
@@ -100,7 +100,7 @@ class RBM(EnergyModel):
     def gradient(self, x: Tensor) -> Tensor:
         return self.visible_inputs(self.hidden_inputs(x).sigmoid_())
 
-    def _evaluated(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
+    def _evaluate_inputs(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Cache]:
         total = softplus_sum(inputs)
         log_prob = total + self.linear(x)
         if self.offset:
@@ -108,16 +108,16 @@ class RBM(EnergyModel):
         return log_prob, self.visible_inputs(inputs.sigmoid()), (inputs, total)
 
     def log_prob_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._evaluated(x, self.hidden_inputs(x))[:2]
+        return self._evaluate_inputs(x, self.hidden_inputs(x))[:2]
 
     def evaluate_with_cache(self, x: Tensor) -> tuple[Tensor, Tensor, Cache]:
-        return self._evaluated(x, self.hidden_inputs(x))
+        return self._evaluate_inputs(x, self.hidden_inputs(x))
 
     def evaluate_flipped(
         self, cache: Cache, x: Tensor, y: Tensor, index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        changes = self.scaled(flip_changes(x, y, index))
-        return self._evaluated(y, add_rows(cache[0], changes, self.weight, index))
+        changes = self.scale_changes(flip_changes(x, y, index))
+        return self._evaluate_inputs(y, add_rows(cache[0], changes, self.weight, index))
 
     @torch.no_grad()
     def log_z_and_mean(self) -> tuple[Tensor, Tensor] | None:
@@ -148,9 +148,9 @@ class RBM(EnergyModel):
         inputs = self.hidden_inputs(x)
         return inputs, softplus_sum(inputs)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         change = new - x.index_select(1, sites)
-        inputs = cache[0].addmm_(self.scaled(change), self.weight.index_select(0, sites))
+        inputs = cache[0].addmm_(self.scale_changes(change), self.weight.index_select(0, sites))
         if len(cache) == 2:
             return inputs, softplus_sum(inputs)
         return inputs, torch.where(change.squeeze(1) == 0, cache[1], cache[2])
@@ -162,7 +162,7 @@ class RBM(EnergyModel):
         inputs, total = cache
         signs = 1 - 2 * x.index_select(1, sites)  # [chains, 1]
         row = self.weight.index_select(0, sites)
-        flipped = softplus_sum(torch.addcmul(inputs, self.scaled(signs), row))
+        flipped = softplus_sum(torch.addcmul(inputs, self.scale_changes(signs), row))
         # The change of the softplus sum when the unit goes from 0 to 1, plus its bias.
         log_odds = (flipped - total).unsqueeze(1).mul_(signs)
         log_odds += self.biases(sites)
@@ -172,7 +172,7 @@ class RBM(EnergyModel):
         change = 1 - 2 * x.index_select(1, sites)  # [chains, n]
         rows = self.weight.index_select(0, sites)
         linear = change * self.biases(sites)
-        scaled = self.scaled(change)
+        scaled = self.scale_changes(change)
         columns = [
             softplus_sum(torch.addcmul(cache[0], scaled[:, i : i + 1], rows[i]))
             for i in range(len(sites))
@@ -182,7 +182,7 @@ class RBM(EnergyModel):
     def block_log_probs(self, x: Tensor, cache: Cache, sites: Tensor, patterns: Tensor) -> Tensor:
         change = patterns.to(x) - x.index_select(1, sites).unsqueeze(1)  # [chains, patterns, n]
         rows = self.weight.index_select(0, sites)
-        inputs = self.scaled(change) @ rows + cache[0].unsqueeze(1)
+        inputs = self.scale_changes(change) @ rows + cache[0].unsqueeze(1)
         return softplus(inputs).sum(-1) + self.linear(change, sites)
 
     def sample_hidden(self, x: Tensor, rng: Generator) -> Tensor:

@@ -9,7 +9,7 @@ serves as a target whose d is small enough to enumerate all states.
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import DataModel
+from latticework.models.abilities import DataModel
 from latticework.models.domains import Binary
 
 

@@ -25,7 +25,7 @@ from latticework.models.domains import Binary
 HALVING = 2  # number of blocks that halve the image
 
 convolution_backward = torch.ops.aten.convolution_backward
-silu_backward = torch.ops.aten.silu_backward  # of the derivative and of what was activated
+silu_backward = torch.ops.aten.silu_backward  # arguments: the derivative, and what was activated
 Kept = list[tuple[Tensor, Tensor]]  # what the two activations of each block were applied to
 Kernels = tuple[Tensor, Tensor]
 
@@ -63,15 +63,17 @@ class Block(nn.Module):
             kept.append((first, total))
         return silu(total)
 
-    def before(self, by_z: Tensor, first: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    def backpropagate_activations(
+        self, by_z: Tensor, first: Tensor, total: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Derivatives by `first` and by the shortcut, from those by the block's output."""
         by_total = silu_backward(by_z, total)
         by_first = input_gradient(self.second, by_total, first)
         return silu_backward.grad_input(by_first, first, grad_input=by_first), by_total
 
-    def pulled_back(self, by_z: Tensor, first: Tensor, total: Tensor, like: Tensor) -> Tensor:
+    def backpropagate(self, by_z: Tensor, first: Tensor, total: Tensor, like: Tensor) -> Tensor:
         """Derivatives by the block's input, of `like`'s shape; other arguments as in `before`."""
-        by_first, by_total = self.before(by_z, first, total)
+        by_first, by_total = self.backpropagate_activations(by_z, first, total)
         result = input_gradient(self.first, by_first, like)
         if isinstance(self.shortcut, Halved):
             small = input_gradient(self.shortcut, by_total, by_total)
@@ -106,21 +108,21 @@ class Network(nn.Module):
         if slope is None:
             return self._maps(patches(images), self._kernels(), images.shape)
         with torch.no_grad():
-            kept: Kept = []
+            activations: Kept = []
             kernels = self._kernels()
-            maps = self._maps(patches(images), kernels, images.shape, kept)
+            maps = self._maps(patches(images), kernels, images.shape, activations)
             by_z = (slope / maps[0, 0].numel()).to(maps.dtype).view(1, -1, 1, 1).expand_as(maps)
-            halving, *others = self._blocks()
-            for block in reversed(others):
-                first, total = kept.pop()
-                by_z = block.pulled_back(by_z, first, total, like=kept[-1][1])
-            both = halving.before(by_z, *kept.pop())
+            halving, *later = self._blocks()
+            for block in reversed(later):
+                first, total = activations.pop()
+                by_z = block.backpropagate(by_z, first, total, like=activations[-1][1])
+            both = halving.backpropagate_activations(by_z, *activations.pop())
             by_rows, by_fewer = (
                 kernel.to(by.dtype) @ by.permute(0, 2, 3, 1).flatten(1, 2).mT  # [n, rows, h * w]
                 for kernel, by in zip(kernels, both, strict=True)
             )
             by_rows[:, : by_fewer.shape[1]].add_(by_fewer)
-            return maps, pulled_to_images(by_rows.to(images.dtype), images)
+            return maps, backpropagate_patches(by_rows.to(images.dtype), images)
 
     def _maps(
         self, rows: Tensor, kernels: Kernels, shape: torch.Size, kept: Kept | None = None
@@ -131,9 +133,9 @@ class Network(nn.Module):
             (rows[:, : len(kernel)].mT @ kernel).unflatten(1, size).permute(0, 3, 1, 2)
             for kernel in kernels
         )
-        halving, *others = self._blocks()
+        halving, *later = self._blocks()
         z = halving.rest(first, shortcut, kept)
-        for block in others:
+        for block in later:
             z = block(z, kept)
         return z
 
@@ -175,7 +177,7 @@ def input_gradient(layer: nn.Conv2d, by_output: Tensor, like: Tensor) -> Tensor:
 
 
 def patches(images: Tensor) -> Tensor:
-    """What each site of the first block sees of the images, `[n, rows, h * w]`.
+    """The pixels that each site of the first block sees, `[n, rows, h * w]`.
 
     The compositions of the first convolution with those of the first block are a 5x5 and a 3x3
     convolution, both with stride 2. The first rows are the pixels under the 5x5 kernel, followed by
@@ -191,7 +193,7 @@ def patches(images: Tensor) -> Tensor:
     return torch.cat((pixels, ones, *parts), 1)
 
 
-def pulled_to_images(by_rows: Tensor, images: Tensor) -> Tensor:
+def backpropagate_patches(by_rows: Tensor, images: Tensor) -> Tensor:
     """Derivatives by `images` from those by their `patches`, which are overwritten."""
     pixels, place = by_rows[:, :25], 26
     for taps, mask in edges(images):
@@ -264,9 +266,9 @@ class ResNet(EnergyModel):
         precision: AbstractContextManager = torch.autocast(x.device.type, torch.bfloat16, low)
         with precision:
             maps = self.network(images)
-        return self._summed(maps, x)
+        return self._log_prob_of_maps(maps, x)
 
-    def _summed(self, maps: Tensor, x: Tensor) -> Tensor:
+    def _log_prob_of_maps(self, maps: Tensor, x: Tensor) -> Tensor:
         # These sums use the precision of x: they are cheap, and large terms cancel in ratios.
         return self.head(maps.to(x.dtype).mean((2, 3))).squeeze(-1) + x @ self.base
 
@@ -275,7 +277,9 @@ class ResNet(EnergyModel):
         with torch.autocast(x.device.type, torch.bfloat16, low):
             maps, grad = self.network(images, self.head.weight[0])
         with torch.no_grad():
-            log_prob = self.forward(x) if self.bf16 == "gradient" else self._summed(maps, x)
+            log_prob = (
+                self.forward(x) if self.bf16 == "gradient" else self._log_prob_of_maps(maps, x)
+            )
         return log_prob, grad.view_as(x) + self.base
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -298,7 +302,7 @@ class ResNet(EnergyModel):
         log_odds = (flipped - cache[0]).unsqueeze(1) * (1 - 2 * old)
         return log_odds, (cache[0], flipped)
 
-    def moved(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
+    def update_cache(self, cache: Cache, x: Tensor, sites: Tensor, new: Tensor) -> Cache:
         if len(cache) == 2:
             stayed = (new == x.index_select(1, sites)).squeeze(1)
             return (torch.where(stayed, cache[0], cache[1]),)

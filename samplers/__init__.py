@@ -1,6 +1,7 @@
 """The samplers by name. A sampler's module is imported when its name is first used."""
 
 import ast
+from functools import lru_cache
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -48,6 +49,16 @@ def find_sampler_class(name: str) -> tuple[type, dict[str, Any]]:
     path, fields = entry if isinstance(entry, tuple) else (entry, {})
     module, _, made = path.rpartition(".")
     return getattr(import_module(f"{__name__}.{module}"), made), fields
+
+
+@lru_cache
+def make_sampler(text: str) -> Any:
+    """The sampler that `text` calls, such as `gwg(flips=2)`. Raises ValueError for other names."""
+    name, fields = parse_sampler_call(text)
+    if name not in NAMES:
+        raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
+    kind, defaults = find_sampler_class(name)
+    return kind(**{**defaults, **fields})
 
 
 def parse_sampler_call(text: str) -> tuple[str, dict[str, Any]]:

@@ -95,7 +95,7 @@ class ACS(Sampler):
     def refresh(self, state: CycleState, model: EnergyModel) -> CycleState:
         return self._at(state.x, state.phase, model)
 
-    def moved_to(self, x: Tensor, state: CycleState, model: EnergyModel) -> CycleState:
+    def relocate(self, x: Tensor, state: CycleState, model: EnergyModel) -> CycleState:
         return self._at(x, state.phase, model)
 
     def step(

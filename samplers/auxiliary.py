@@ -1,4 +1,4 @@
-"""What AVG, PAVG, EDLP and DHAMS share: moves of all sites, driven by a Gaussian variable.
+"""The common part of AVG, PAVG, EDLP and DHAMS: moves of all sites, driven by a Gaussian variable.
 
 Each of them extends the state x by standard normal noise n in the space of x. Given the noise, all
 sites move independently, site i to v with probability proportional to

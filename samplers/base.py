@@ -16,14 +16,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.distributions import LARGE, bernoulli_mask
+from latticework.models.distributions import FUSING_ENTRIES, bernoulli_mask
 from latticework.models.domains import SWAPS, Binary, Domain, Subset
+from latticework.moved import RenamedMethods
 from latticework.samplers.checks import check_start
 
 
@@ -43,9 +44,14 @@ class Info(NamedTuple):
     unsettled: Tensor | None = None  # [chains], 1 where an inner loop ended at its bound, else 0
 
 
-class Sampler(ABC):
+class Sampler(RenamedMethods, ABC):
     """A Markov kernel. `at` and `step` may return any NamedTuple of tensors with a field `x`."""
 
+    old_names: ClassVar = {
+        "learnt": "learn_fields",
+        "moved_to": "relocate",
+        "within": "unwrap_state",
+    }
     exact: bool = True  # whether a step leaves the target invariant, which AIS must rely on
     uses_gradient: bool = False  # whether the target's gradient is read: `init` then checks it
     scale: str | None = None  # the step-size field that adaptation may tune
@@ -56,7 +62,8 @@ class Sampler(ABC):
     draws_all_sites: bool = False  # whether a step draws all sites anew, as a sweep of Gibbs does
     anneals: bool = False  # whether a step sets the beta of its target, an AnnealedModel, itself
     interacting: bool = False  # whether chains depend on one another, as particles do
-    learning_steps: int = 0  # steps of one chain that `learnt` makes, by a kernel if there is one
+    # Steps of one chain that `learn_fields` makes, by a kernel where it can.
+    learning_steps: int = 0
     stationary_start: bool = True  # whether chains from the target are stationary at once; else
     #                                the rest of the state needs a burn-in first, and AIS refuses
 
@@ -80,7 +87,7 @@ class Sampler(ABC):
         """Raise what `init` raises. Override it if `init` learns something, which may take long."""
         self.init(x, model)
 
-    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+    def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         """The fields of what `init` learns from the target; a sampler that has them learns nothing.
 
         Runs that share a sampler learn them once. `x` gives the shape of states, type and device.
@@ -92,7 +99,7 @@ class Sampler(ABC):
         """The kernel that moves states at one temperature: this sampler, unless it has several."""
         return self
 
-    def within(self, state: Any) -> Any:
+    def unwrap_state(self, state: Any) -> Any:
         """The state of the sampler itself, where that of its kernel holds more."""
         return state
 
@@ -112,7 +119,7 @@ class Sampler(ABC):
         """The state after the target changed (PCD, AIS). Override it to keep other memory."""
         return self.at(state.x, model)
 
-    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+    def relocate(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
         """The state at new positions `x`, given an earlier `state` elsewhere (for replay buffers).
 
         Override it to keep memory that does not depend on the position, such as a scan's.
@@ -231,7 +238,7 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
             return a
         rows = chosen if a.ndim == 1 else chosen.view(-1, *[1] * (a.ndim - 1))
         plain = type(a) is Tensor and not a.is_cuda and a.dtype == torch.float32
-        if not plain or a.numel() < LARGE:
+        if not plain or a.numel() < FUSING_ENTRIES:
             return torch.where(rows, a, b)
         # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
         bits, other = a.view(torch.int32), b.view(torch.int32)

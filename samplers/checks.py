@@ -1,4 +1,4 @@
-"""What must hold where chains begin. Checked once, by `Sampler.init`, and never inside a step."""
+"""Checks of the states where chains begin, made once by `Sampler.init`, never in a step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from latticework.models.base import EnergyModel, NotDifferentiableError
 from latticework.models.domains import Binary, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
-MOST_MOVES = 64  # of a site, up to which its local methods are compared: each may cost a row
+MOST_MOVES = 64  # moves of a site whose local methods are compared: each may cost a row
 BY_NUMPY = (
     "compute with torch functions, which also give gradients; for a sampler without gradients, "
     "lambda x: torch.as_tensor(f(x.numpy())) calls a NumPy function f"
@@ -58,7 +58,7 @@ def check_start(
     """
     _check_states(x, model)
     name = type(model).__name__
-    log_prob, grad = evaluated(x, model, gradient)
+    log_prob, grad = evaluate_start(x, model, gradient)
     _check_log_prob(log_prob, x, name)
     if grad is not None:
         if grad.shape != x.shape:
@@ -94,37 +94,37 @@ def check_shortcuts(
     if not local and not model.quadratic:
         return
     sites = torch.linspace(0, dim - 1, min(PROBES, dim), device=x.device).long()
-    moves = domain.leaving(x, x.new_zeros(1, dim, domain.moves).squeeze(-1)).view(dim, -1)
+    moves = domain.leaving_logits(x, x.new_zeros(1, dim, domain.moves).squeeze(-1)).view(dim, -1)
     move = moves.isfinite().float().argmax(-1).index_select(0, sites)  # the first that leaves x
     y = domain.move_one(x.expand(len(sites), *x.shape[1:]), (sites * domain.moves + move)[:, None])
     rows = torch.cat((x, y))
     log_prob = model.log_prob(rows)
     truth = log_prob[1:] - log_prob[0]
-    found = {}
+    changes_by_method = {}
     if gradient:
         value, grad = model.log_prob_and_grad(rows)
-        found["log_prob_and_grad"] = value[1:] - value[0]
+        changes_by_method["log_prob_and_grad"] = value[1:] - value[0]
         gradients = {"the gradient of log_prob_and_grad": grad, "gradient": model.gradient(rows)}
         for name, g in gradients.items() if model.quadratic else ():
-            found[name] = ((g[1:] + g[0]) * (y - x)).flatten(1).sum(1) / 2
+            changes_by_method[name] = ((g[1:] + g[0]) * (y - x)).flatten(1).sum(1) / 2
     cache = model.cache(x)
     if "differences" in local:
         difference = model.differences(x, cache, sites).view(len(sites), -1)
-        found["differences"] = difference.gather(1, move[:, None]).squeeze(1)
+        changes_by_method["differences"] = difference.gather(1, move[:, None]).squeeze(1)
     if "log_odds" in local and isinstance(domain, Binary):
         signs = torch.where(x[0, sites] == domain.high, -1, 1)
-        found["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
+        changes_by_method["log_odds"] = model.log_odds(x, cache, sites)[0] * signs
     if "block_log_probs" in local and not isinstance(domain, Subset):
         patterns = torch.stack((x[:, sites[:1]], y[:1, sites[:1]]), 1)
-        one, other = model.block_log_probs(x, cache, sites[:1], patterns)[0]
-        found["block_log_probs"] = (other - one).expand(1)
+        before, after = model.block_log_probs(x, cache, sites[:1], patterns)[0]
+        changes_by_method["block_log_probs"] = (after - before).expand(1)
     if by_form is not None:
         changes = [by_form(x[0], there, i) for there, i in zip(y, sites.tolist(), strict=True)]
-        found["form"] = truth.new_tensor(changes)
+        changes_by_method["form"] = truth.new_tensor(changes)
     # Rounding errors grow with the terms of a sum, of which the largest numbers give an idea.
     numbers = torch.cat((log_prob.abs(), torch.ones_like(log_prob[:1])))
     rounding = 100 * torch.finfo(log_prob.dtype).eps * numbers[numbers.isfinite()].max()
-    for name, values in found.items():
+    for name, values in changes_by_method.items():
         expected = truth[: len(values)]
         both = values.isfinite() & expected.isfinite()
         size = truth[truth.isfinite()].abs().sum()
@@ -143,7 +143,7 @@ def _defines(model: EnergyModel, name: str) -> bool:
     return getattr(type(model), name) is not getattr(EnergyModel, name)
 
 
-def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
+def evaluate_start(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Tensor | None]:
     """The model's log-probability at `x`, and its gradient if asked for.
 
     Raises ValueError if the model cannot be evaluated at states of this shape or writes into them,
@@ -152,16 +152,20 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
     """
     try:
         given = x.clone()
+        value_and_grad: tuple[Tensor, Tensor | None]
         with torch.no_grad():
-            found = model.log_prob_and_grad(given) if gradient else (model.log_prob(given), None)
+            if gradient:
+                value_and_grad = model.log_prob_and_grad(given)
+            else:
+                value_and_grad = model.log_prob(given), None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        kept = (
+        unchanged_errors = (
             torch.OutOfMemoryError,
             NotImplementedError,
             NotDifferentiableError,
             TrainingModeError,
         )
-        if isinstance(error, kept) or "can't allocate memory" in str(error):
+        if isinstance(error, unchanged_errors) or "can't allocate memory" in str(error):
             raise
         raise ValueError(
             f"{type(model).__name__} could not evaluate x of shape {list(x.shape)} "
@@ -173,7 +177,7 @@ def evaluated(x: Tensor, model: EnergyModel, gradient: bool) -> tuple[Tensor, Te
             f"{type(model).__name__} writes into the states that it is given, which would move the "
             "chains; work on a copy: x = x.clone()"
         )
-    return found
+    return value_and_grad
 
 
 def _check_states(x: Tensor, model: EnergyModel) -> None:
@@ -182,8 +186,8 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
     if not isinstance(x, Tensor):
         raise ValueError(f"{wanted}, got {type(x).__name__}")
     if x.shape[1:] != shape or len(x) == 0:
-        one = "; x.unsqueeze(0) is one chain" if x.shape == shape else ""
-        raise ValueError(f"{wanted}, got {list(x.shape)}{one}")
+        advice = "; x.unsqueeze(0) is one chain" if x.shape == shape else ""
+        raise ValueError(f"{wanted}, got {list(x.shape)}{advice}")
     if not x.is_floating_point():
         raise ValueError(f"x must be floating point, got {x.dtype}; use x.float()")
     if torch.finfo(x.dtype).bits < 32:
@@ -192,7 +196,7 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
 
 
 def _advice(x: Tensor, said: str = "") -> str:
-    """What to do where a target could not read `x`; `said` is its error. "" if nothing is known."""
+    """Advice for a target that could not read `x`; `said` is its error. "" if nothing is known."""
     if any(word in said for word in ("numpy", "axis")):
         return f"; {BY_NUMPY}"
     if x.ndim < 3:

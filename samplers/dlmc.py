@@ -30,7 +30,7 @@ from latticework.samplers.scale import by_chain, logarithm
 
 @dataclass(frozen=True)
 class _Jumps(AllSites):
-    """What both forms share. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
+    """Base of both forms. `balancing` is sqrt, g(t) = sqrt(t), or barker, g(t) = t / (1 + t)."""
 
     scale = "time"
     scale_by_chain = True
@@ -53,8 +53,8 @@ class _Jumps(AllSites):
         log_z = softplus(_over_moves(gains, domain))
         log_nu = gains - log_z
         log_flow = log_z - (gains / 2 if self.balancing == "sqrt" else softplus(gains))
-        moved, kept = self.shares(log_flow.add_(by_chain(logarithm(self.time), gains)))
-        stay = torch.logaddexp(_over_moves(log_nu + kept, domain), -log_z)
+        moved, stayed = self.shares(log_flow.add_(by_chain(logarithm(self.time), gains)))
+        stay = torch.logaddexp(_over_moves(log_nu + stayed, domain), -log_z)
         return log_nu.add_(moved).sub_(stay).masked_fill_(stays, 0.0)
 
 
@@ -63,8 +63,8 @@ class DLMC(_Jumps):
     """Every site follows its jump process for `time`. On every domain."""
 
     def shares(self, log_flow: Tensor) -> tuple[Tensor, Tensor]:
-        kept = log_flow.exp_().neg_()
-        return kept.expm1().neg_().log_(), kept
+        stayed = log_flow.exp_().neg_()
+        return stayed.expm1().neg_().log_(), stayed
 
 
 @dataclass(frozen=True)

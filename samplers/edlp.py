@@ -86,7 +86,7 @@ class EDLP(Sampler):
         proposed = evaluate(model, y)
         # In units of sqrt(eta) around the state: the guide itself stays, its offset from x changes.
         shift = (y - x) / sqrt(self.variance)
-        guide, log_guide_ratio = self._moved(state.guide, shift, rng)
+        guide, log_guide_ratio = self._move_guide(state.guide, shift, rng)
         back = self._logits(y, proposed.grad, guide, domain)
         log_ratio = proposed.log_prob - state.log_prob + log_guide_ratio
         log_ratio += log_proposal_ratio(x, y, there, back, domain)
@@ -97,7 +97,7 @@ class EDLP(Sampler):
         drive = (grad + guide / sqrt(self.variance)) / 2
         return logits(x, drive, 0.5 / self.step_size, domain)
 
-    def _moved(self, guide: Tensor, shift: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+    def _move_guide(self, guide: Tensor, shift: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
         """The guide's offset from y, and its terms of the log ratio, `[chains]`.
 
         The offsets r = (a - x) / sqrt(eta) and r' = (a' - y) / sqrt(eta) have standard normal laws.

@@ -58,7 +58,7 @@ class Gibbs(Sampler):
     def refresh(self, state: GibbsState, model: EnergyModel) -> GibbsState:
         return state._replace(cache=model.cache(state.x))
 
-    def moved_to(self, x: Tensor, state: GibbsState, model: EnergyModel) -> GibbsState:
+    def relocate(self, x: Tensor, state: GibbsState, model: EnergyModel) -> GibbsState:
         return state._replace(x=x.clone(), cache=model.cache(x))
 
     def step(
@@ -73,7 +73,7 @@ class Gibbs(Sampler):
         elif self.sites == 1 and isinstance(domain, Categorical):
             # A list of all one-hot values would have vocabulary^2 entries.
             log_probs = model.site_log_probs(x, cache, block)
-            if (allowed := domain.allowed(block)) is not None:
+            if (allowed := domain.allowed_values(block)) is not None:
                 log_probs = log_probs.masked_fill(~allowed, -torch.inf)
             choice, invalid = draw_value(log_probs, rng)
             new = one_hot(choice.unsqueeze(1), domain.num_values)
@@ -89,6 +89,6 @@ class Gibbs(Sampler):
         if invalid is not None:
             new, log_ratio = settle(new, x.index_select(1, block), invalid)
         new = new.to(x.dtype)  # a model may compute in another precision
-        cache = model.moved(cache, x, block, new)
+        cache = model.update_cache(cache, x, block, new)
         x.index_copy_(1, block, new)
         return GibbsState(x, cache, scan, state.ones), Info(state.ones, log_ratio)

@@ -40,5 +40,5 @@ class GWG(OneSite):
     def _state(
         self, x: Tensor, model: EnergyModel, log_prob: Tensor, grad: Tensor, cache: Cache
     ) -> MoveState:
-        logits = model.domain.leaving(x, model.domain.gains(x, grad).mul_(0.5))
+        logits = model.domain.leaving_logits(x, model.domain.gains(x, grad).mul_(0.5))
         return weigh(x, log_prob, logits, cache)

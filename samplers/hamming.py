@@ -29,9 +29,13 @@ from latticework.samplers.scans import Memory, Scan, next_block, require_scan, s
 
 def hamming_ball(sites: int, radius: int) -> Tensor:
     """All 0/1 rows with at most `radius` ones among `sites` entries, `[patterns, sites]`."""
-    chosen = [c for size in range(radius + 1) for c in combinations(range(sites), size)]
-    rows = [[float(site in c) for site in range(sites)] for c in chosen]
-    return torch.tensor(rows)
+    rows = []
+    for size in range(radius + 1):
+        for ones in combinations(range(sites), size):
+            row = torch.zeros(sites)
+            row[list(ones)] = 1
+            rows.append(row)
+    return torch.stack(rows)
 
 
 class HammingState(NamedTuple):
@@ -68,7 +72,7 @@ class HammingBall(Sampler):
     def refresh(self, state: HammingState, model: EnergyModel) -> HammingState:
         return state._replace(cache=model.cache(state.x))
 
-    def moved_to(self, x: Tensor, state: HammingState, model: EnergyModel) -> HammingState:
+    def relocate(self, x: Tensor, state: HammingState, model: EnergyModel) -> HammingState:
         return state._replace(x=x.clone(), cache=model.cache(x))
 
     def step(
@@ -86,7 +90,7 @@ class HammingBall(Sampler):
         choice, invalid = draw_value(log_probs, rng)
         new = _toggle(centre, ball.index_select(0, choice), domain)
         new, log_ratio = settle(new, current, invalid)
-        cache = model.moved(state.cache, x, block, new)
+        cache = model.update_cache(state.cache, x, block, new)
         x.index_copy_(1, block, new)
         return HammingState(x, cache, scan, ball), Info(x.new_ones(len(x)), log_ratio)
 

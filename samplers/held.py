@@ -1,4 +1,4 @@
-"""What the evaluation of a target reads besides parameters and buffers, as Python holds it now.
+"""Python values that the evaluation of a target reads besides parameters and buffers.
 
 Compiled code keeps the Python numbers of a function, and reads the tensors that it named when it
 was recorded. If the function gets another number or another tensor, the code is of an old target.
@@ -11,34 +11,34 @@ from typing import Any
 
 from torch import Tensor, nn
 
-LIBRARIES = ("torch", "numpy", "latticework")  # whose functions have no numbers of the user
+LIBRARIES = ("torch", "numpy", "latticework")  # their functions have no numbers of the user
 REGISTERED = ("_parameters", "_buffers")  # read anew at each call
-MOST = 10_000  # things that are looked at
+MAX_VALUES = 10_000  # things that are looked at
 
 
-def held_by(target: Any) -> tuple[Hashable, ...]:
-    """What `target` can reach, in a fixed order: plain values, and identities of tensors.
+def reachable_values(target: Any) -> tuple[Hashable, ...]:
+    """Values that `target` can reach, in a fixed order: plain values, and identities of tensors.
 
     It looks into closures, defaults, globals that are named, attributes and containers. Equal
     results mean that a function computes as before, unless it keeps its state elsewhere.
     """
-    found: list[Hashable] = []
+    reached: list[Hashable] = []
     seen: set[int] = set()
     waiting = [target]
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < MAX_VALUES:
         value = waiting.pop()
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-            found.append((type(value), repr(value)))
+            reached.append((type(value), repr(value)))
             continue
-        found.append(id(value))
+        reached.append(id(value))
         if id(value) not in seen and not isinstance(value, Tensor):
             seen.add(id(value))
             waiting += _parts(value)
-    return tuple(found)
+    return tuple(reached)
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a value holds."""
+    """The parts of a value."""
     if isinstance(value, list | tuple | set | frozenset):
         yield from value
     elif isinstance(value, dict):

@@ -43,7 +43,7 @@ class LocallyBalanced(OneSite):
         movers = torch.arange(model.domain.movers, device=x.device)
         differences = model.differences(x, model.cache(x), movers)
         # A neighbour whose probability is NaN is never proposed.
-        logits = model.domain.leaving(x, without_unknown(differences) / 2)
+        logits = model.domain.leaving_logits(x, without_unknown(differences) / 2)
         state = weigh(x, log_prob, logits)
         # Z is 0 or infinite if all gains are -inf or one is +inf; `weigh` gives NaN there.
         infinite = state.log_normaliser.isnan()

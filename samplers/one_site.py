@@ -61,9 +61,9 @@ class OneSite(Sampler):
         return start(x, model) if self._local(model) else self.price(x, model)
 
     def refresh(self, state: Any, model: EnergyModel) -> Any:
-        return self.moved_to(state.x, state, model)
+        return self.relocate(state.x, state, model)
 
-    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+    def relocate(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
         """A state of the same kind, so that the model's bound is not read again."""
         return start(x, model) if isinstance(state, FlipState) else self.price(x, model)
 

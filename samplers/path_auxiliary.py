@@ -28,7 +28,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.distributions import draw_categorical, draw_distinct, softmax_weights
 from latticework.models.domains import Domain
 from latticework.samplers.base import Info, Sampler, State, evaluate, metropolis, require_count
-from latticework.samplers.paths import moves_in_use, repeated
+from latticework.samplers.paths import moves_in_use, repeat_first_move
 
 
 class PathState(NamedTuple):
@@ -62,7 +62,7 @@ class PAFS(Sampler):
         sites = draw_distinct(weights, rng, min(2 * self.length - 1, domain.dim))
         index = _draw_moves(state.logits, sites, rng)
         used = moves_in_use(index, rng)
-        index = repeated(index, used)
+        index = repeat_first_move(index, used)
 
         proposed = self.at(domain.move_one(x, index), model)
         log_ratio = proposed.log_prob - state.log_prob
@@ -73,7 +73,7 @@ class PAFS(Sampler):
 
 def half_gains(x: Tensor, grad: Tensor, domain: Domain) -> Tensor:
     """Half the gain of every move that leaves `x`, -inf for others, `[chains, dim * moves]`."""
-    return domain.leaving(x, domain.gains(x, grad).mul_(0.5))
+    return domain.leaving_logits(x, domain.gains(x, grad).mul_(0.5))
 
 
 def _of_sites(logits: Tensor) -> Tensor:
@@ -98,10 +98,10 @@ def _log_path(logits: Tensor, index: Tensor, used: Tensor, backward: bool) -> Te
     """
     weights = _of_sites(logits)
     sites = index // logits.shape[-1]
-    rest = weights.scatter(1, sites, -inf).logsumexp(1, keepdim=True)
+    unvisited = weights.scatter(1, sites, -inf).logsumexp(1, keepdim=True)
     chosen = weights.gather(1, sites).masked_fill(~used, -inf)
     follow = chosen.logcumsumexp(1) if backward else chosen.flip(1).logcumsumexp(1).flip(1)
-    steps = logits.flatten(1).gather(1, index) - torch.logaddexp(rest, follow)
+    steps = logits.flatten(1).gather(1, index) - torch.logaddexp(unvisited, follow)
     return steps.masked_fill(~used, 0.0).sum(1)
 
 
@@ -132,13 +132,13 @@ class PAFSWithReplacement(Sampler):
             index = draw_categorical(softmax_weights(logits), rng)
             log_ratio -= _log_move(logits, index, move)
             path.append((move, domain.reverse(z, index)))
-            z = _moved(z, index, move, domain)
+            z = _apply_move(z, index, move, domain)
 
         proposed = self.at(z, model)
         log_ratio += proposed.log_prob
         for move, index in reversed(path):
             log_ratio += _log_move(half_gains(z, proposed.grad, domain), index, move)
-            z = _moved(z, index, move, domain)
+            z = _apply_move(z, index, move, domain)
         return metropolis(state, proposed, log_ratio, rng)
 
 
@@ -148,6 +148,6 @@ def _log_move(logits: Tensor, index: Tensor, used: Tensor) -> Tensor:
     return log_q.masked_fill(~used, 0.0).squeeze(1)
 
 
-def _moved(x: Tensor, index: Tensor, used: Tensor, domain: Domain) -> Tensor:
+def _apply_move(x: Tensor, index: Tensor, used: Tensor, domain: Domain) -> Tensor:
     """The states after the move `index` `[chains, 1]`; `x` where it is not in use."""
     return torch.where(used.view(-1, *[1] * (x.ndim - 1)), domain.move_one(x, index), x)

@@ -19,7 +19,7 @@ def moves_in_use(index: Tensor, rng: Generator) -> Tensor:
     return torch.arange(longest, device=index.device) < number
 
 
-def repeated(index: Tensor, used: Tensor) -> Tensor:
+def repeat_first_move(index: Tensor, used: Tensor) -> Tensor:
     """`index` with the first move of the chain in place of moves that are not in use.
 
     `Domain.move_one` makes each distinct move once.

@@ -42,8 +42,8 @@ from latticework.samplers.base import (
 from latticework.samplers.checks import check_start
 
 PILOTS = 256  # chains that learn M
-LARGEST = 4096  # numbers of a state: M of more would take hours
-RIDGE = 1e-3  # of the regression, as a share of the mean variance of an entry
+MAX_STATE_NUMBERS = 4096  # numbers of a state: M of more would take hours
+RIDGE = 1e-3  # ridge of the regression, as a share of the mean variance of an entry
 
 
 class PreconditionedState(NamedTuple):
@@ -66,8 +66,9 @@ class PAVG(Sampler):
       own. So M is one for all step sizes.
 
     `init` finds M and the state keeps it: steps, and `refresh` after a change of the target, use it
-    as it is. M takes memory n^2 and its root a time of order n^3, so n is at most `LARGEST`. A step
-    costs one evaluation with gradient and three products of a vector and R.
+    as it is. M takes memory n^2 and its root a time of order n^3, so n is at most
+    `MAX_STATE_NUMBERS`. A step costs one evaluation with gradient and three products of a vector
+    and R.
     """
 
     uses_gradient = True
@@ -91,29 +92,32 @@ class PAVG(Sampler):
         check_start(x, model, self.uses_gradient)
         self._require_size(x, model)
 
-    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+    def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         self._require_size(x, model)
         if self.matrix is not None:
             return {}
         matrix = self._matrix(x, model)
-        _eigen(matrix)  # the larger part of the time; kept for `init`
+        _eigenvalues(matrix)  # the larger part of the time; kept for `init`
         return {"matrix": matrix}
 
     def _require_size(self, x: Tensor, model: EnergyModel) -> None:
-        if (size := x[0].numel()) > LARGEST:
+        if (size := x[0].numel()) > MAX_STATE_NUMBERS:
             raise UnsupportedModelError(
-                self, model, f"states of at most {LARGEST:,} numbers", f"{size:,}; use avg"
+                self,
+                model,
+                f"states of at most {MAX_STATE_NUMBERS:,} numbers",
+                f"{size:,}; use avg",
             )
 
     def at(self, x: Tensor, model: EnergyModel) -> PreconditionedState:
         self._require_size(x, model)
-        root, price = self._prepared(self._matrix(x, model))
+        root, price = self._root_and_price(self._matrix(x, model))
         return self._at(x, root, price, model)
 
     def refresh(self, state: PreconditionedState, model: EnergyModel) -> PreconditionedState:
         return self._at(state.x, state.root, state.price, model)
 
-    def moved_to(
+    def relocate(
         self, x: Tensor, state: PreconditionedState, model: EnergyModel
     ) -> PreconditionedState:
         return self._at(x, state.root, state.price, model)
@@ -155,11 +159,11 @@ class PAVG(Sampler):
             )  # fmt: skip
         if model.quadratic:
             return hessian(model, x)
-        return learnt_hessian(model, AVG(self.pilot), self.burn_in, x)
+        return learn_hessian(model, AVG(self.pilot), self.burn_in, x)
 
-    def _prepared(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    def _root_and_price(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """R and delta / 2, computed in double precision."""
-        values, vectors = _eigen(matrix)
+        values, vectors = _eigenvalues(matrix)
         delta = 2 / self.step_size - values.amin().clamp(max=0)
         root = vectors * (values + delta).sqrt() @ vectors.T
         return root.to(matrix), (delta / 2).to(matrix)
@@ -168,18 +172,18 @@ class PAVG(Sampler):
 _latest: list[tuple[Tensor, Tensor, Tensor]] = []  # one matrix, its eigenvalues and eigenvectors
 
 
-def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def _eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors in double precision, in a time of order n^3.
 
     Those of the latest matrix are kept, because a search over step sizes, and runs over seeds, ask
     for the same ones. They take 20 n^2 bytes of memory.
     """
-    if not (_latest and _same(_latest[0][0], matrix)):
+    if not (_latest and same_tensor(_latest[0][0], matrix)):
         _latest[:] = [(matrix, *torch.linalg.eigh(matrix.double()))]
     return _latest[0][1:]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same_tensor(one: Tensor, other: Tensor) -> bool:
     return one.device == other.device and one.dtype == other.dtype and torch.equal(one, other)
 
 
@@ -197,7 +201,7 @@ def hessian(model: EnergyModel, x: Tensor) -> Tensor:
     return _symmetric(gradients[1:] - gradients[0])
 
 
-def learnt_hessian(model: EnergyModel, pilot: Sampler, steps: int, x: Tensor) -> Tensor:
+def learn_hessian(model: EnergyModel, pilot: Sampler, steps: int, x: Tensor) -> Tensor:
     """The least-squares M in grad(x) = M x + constant, `[n, n]`, symmetrised; 0 without steps.
 
     Chains of `pilot` start from uniform states and draw from `own_generator`. The second half of

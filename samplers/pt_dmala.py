@@ -38,8 +38,8 @@ from latticework.samplers.base import (
 )
 
 PILOTS = 64  # chains that learn the ladder
-ROUNDS = 5  # of learning it
-FEWEST = 1e-3  # rejected share of swaps that a pair counts for at least
+ROUNDS = 5  # rounds of learning it
+MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
 
 
 class TemperedState(NamedTuple):
@@ -97,7 +97,7 @@ class PTDMALA(Sampler):
     def refresh(self, state: TemperedState, model: EnergyModel) -> TemperedState:
         return self.at_replicas(state.replicas.x, state.ladder, state.turn, model)
 
-    def moved_to(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
+    def relocate(self, x: Tensor, state: TemperedState, model: EnergyModel) -> TemperedState:
         """All replicas move to `x`."""
         replicas = x.repeat(len(state.ladder), *[1] * (x.ndim - 1))
         return self.at_replicas(replicas, state.ladder, state.turn, model)
@@ -136,7 +136,7 @@ class PTDMALA(Sampler):
         swap = acceptance(-ladder.diff().unsqueeze(1) * log_prob.diff(dim=0))
         pair = torch.arange(len(ladder) - 1, device=b.device)
         chosen = ((pair + state.turn) % 2 == 0).unsqueeze(1)
-        replicas = _swapped(moved, bernoulli_mask(swap, rng) & chosen)
+        replicas = _swap(moved, bernoulli_mask(swap, rng) & chosen)
 
         chains = len(state.x)
         assert info.log_ratio is not None
@@ -155,7 +155,7 @@ def _first(replicas: Tensor, ladder: Tensor) -> Tensor:
     return replicas[: len(replicas) // len(ladder)].clone()
 
 
-def _swapped(state: State, swap: Tensor) -> State:
+def _swap(state: State, swap: Tensor) -> State:
     """Neighbours k and k + 1 exchanged where `swap` `[replicas - 1, chains]`, in disjoint pairs."""
     up, down = pad(swap.long(), (0, 0, 0, 1)), pad(swap.long(), (0, 0, 1, 0))
     count, chains = up.shape
@@ -181,8 +181,8 @@ def even_ladder(sampler: PTDMALA, model: EnergyModel, ladder: Tensor, steps: int
             state, _, swap = sampler.advance(state, model, rng)
             if 2 * step >= steps // ROUNDS - 1:
                 rejected += 1 - swap.mean(1)
-        share = rejected / rejected.max().clamp(min=FEWEST)
-        ladder = _evenly(ladder, share.clamp(min=FEWEST))
+        share = rejected / rejected.max().clamp(min=MIN_REJECTED_SHARE)
+        ladder = _evenly(ladder, share.clamp(min=MIN_REJECTED_SHARE))
         state = state._replace(ladder=ladder)
     return ladder
 

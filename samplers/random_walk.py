@@ -14,7 +14,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.distributions import random_integers, uniform, uniform_like
 from latticework.models.domains import Binary, Categorical, Domain, Mixed, Ordinal, Subset
 from latticework.samplers.base import Info, Sampler, metropolis, require_count, require_domain
-from latticework.samplers.paths import moves_in_use, repeated
+from latticework.samplers.paths import moves_in_use, repeat_first_move
 
 
 class WalkState(NamedTuple):
@@ -46,7 +46,7 @@ class RandomWalk(Sampler):
             most = min(most, domain.moves)
         sites = keys[:, : domain.movers].topk(most, largest=False).indices
         index = _elsewhere(x, sites, domain, rng)
-        y = domain.move_one(x, repeated(index, moves_in_use(index, rng)))
+        y = domain.move_one(x, repeat_first_move(index, moves_in_use(index, rng)))
         proposed = self.at(y, model)
         return metropolis(state, proposed, proposed.log_prob - state.log_prob, rng)
 
@@ -59,7 +59,7 @@ def _elsewhere(x: Tensor, sites: Tensor, domain: Domain, rng: Generator) -> Tens
     if not isinstance(domain, Categorical | Ordinal):
         return sites
     values = domain.moves
-    here = domain.taken(x, x).gather(1, sites)
+    here = domain.moves_between(x, x).gather(1, sites)
     if isinstance(domain, Mixed):
         size = domain.size_of(sites)
         ahead = (uniform(sites.shape, rng, x.device) * (size - 1)).long() + 1

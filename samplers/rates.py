@@ -74,7 +74,7 @@ class RatesFPCD(_FastWeights):
         _check_gibbs(self)
 
     def at(self, x: Tensor, model: EnergyModel) -> RatesState:
-        return _start(x, _rated(self, model))
+        return _start(x, _require_rates(self, model))
 
     def step(
         self, state: RatesState, model: EnergyModel, rng: Generator
@@ -140,7 +140,7 @@ class RatesHerding(_FastWeights):
         _check_rule(self)
 
     def at(self, x: Tensor, model: EnergyModel) -> RatesState:
-        return _start(x, _rated(self, model))
+        return _start(x, _require_rates(self, model))
 
     def step(
         self, state: RatesState, model: EnergyModel, rng: Generator
@@ -159,7 +159,9 @@ class RatesHerding(_FastWeights):
             if all_done_on_cpu(~moving):
                 break
         x = x.squeeze(1)
-        state, info = _learned(self, state._replace(x=x, position=x), h.squeeze(1), model)
+        state, info = _update_fast_weights(
+            self, state._replace(x=x, position=x), h.squeeze(1), model
+        )
         return state, info._replace(unsettled=moving.to(x.dtype))
 
 
@@ -203,11 +205,11 @@ def _gibbs(
         h = hidden_inputs(model, state, x).sigmoid()
     emitted = inputs.sigmoid() if sampler.emit == "mean" else x
     if isinstance(sampler, SamplePenalization) and sampler.coding == "spin":
-        return _penalised_spins(sampler, state._replace(x=emitted, position=x), h)
-    return _learned(sampler, state._replace(x=emitted, position=x), h, rates)
+        return _penalise_spins(sampler, state._replace(x=emitted, position=x), h)
+    return _update_fast_weights(sampler, state._replace(x=emitted, position=x), h, rates)
 
 
-def _learned(
+def _update_fast_weights(
     sampler: RatesFPCD | SamplePenalization | RatesHerding,
     state: RatesState,
     h: Tensor,
@@ -225,7 +227,7 @@ def _learned(
     return state, Info(x.new_ones(len(x)))
 
 
-def _penalised_spins(
+def _penalise_spins(
     sampler: SamplePenalization, state: RatesState, h: Tensor
 ) -> tuple[RatesState, Info]:
     """F <- alpha F - epsilon_F S in place, with S of spins, as weights and biases of x and h."""
@@ -238,7 +240,7 @@ def _penalised_spins(
     return state, Info(s.new_ones(len(s)))
 
 
-def _rated(sampler: Sampler, model: EnergyModel) -> RatedRBM:
+def _require_rates(sampler: Sampler, model: EnergyModel) -> RatedRBM:
     needs = "an RBM with the rates of its training data"
     if not isinstance(model, RatedRBM):
         raise UnsupportedModelError(sampler, model, f"{needs} (models.rated_rbm.RatedRBM)")

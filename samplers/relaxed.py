@@ -97,7 +97,7 @@ class RMALA(Sampler):
     memory = ("position", "log_density", "score")
     stationary_start = False  # the magnitudes |z| start from a table (`lift`)
     step_size: float = 0.3  # alpha, in squared units of the position
-    temperature: float = 0.5  # of the sigmoid; smaller is closer to the threshold and steeper
+    temperature: float = 0.5  # a smaller one makes the sigmoid steeper, and closer to the threshold
     accept: Literal["target", "relaxation"] = "target"
 
     def __post_init__(self) -> None:

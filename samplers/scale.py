@@ -8,14 +8,14 @@ from torch import Tensor
 
 from latticework.samplers.base import Sampler
 
-GAIN, DECAY = 2.0, 0.6  # of the steps n^-DECAY of stochastic approximation
+GAIN, DECAY = 2.0, 0.6  # steps n^-DECAY of stochastic approximation
 RANGE = 100.0  # a scale stays within this factor of the sampler's own
 
 Number = TypeVar("Number", float, Tensor)
 
 
 def change_of_log(number: int, acceptance: Number, goal: float) -> Number:
-    """What update n = `number` >= 1 adds to the log of a scale: 2 n^-0.6 (acceptance - goal).
+    """Change of the log of a scale by update n = `number` >= 1: 2 n^-0.6 (acceptance - goal).
 
     It drives the acceptance to `goal` (Robbins and Monro 1951).
     """

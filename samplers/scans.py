@@ -66,8 +66,8 @@ def next_block(
     position.masked_fill_(position + sites > dim, 0)  # too few sites left: a new pass
     first = position.clone()
     for _ in range(sites):
-        other = position + (uniform((1,), rng) * (dim - position)).long()
-        here, there = order.index_select(0, position), order.index_select(0, other)
-        order.index_copy_(0, other, here).index_copy_(0, position, there)
+        partner = position + (uniform((1,), rng) * (dim - position)).long()
+        here, there = order.index_select(0, position), order.index_select(0, partner)
+        order.index_copy_(0, partner, here).index_copy_(0, position, there)
         position += 1
     return order.index_select(0, first + torch.arange(sites, device=order.device)), memory

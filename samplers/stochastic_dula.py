@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor
 
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.abilities import DataModel
+from latticework.models.base import EnergyModel
 from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler, UnsupportedModelError, require_count
 from latticework.samplers.langevin import DULA

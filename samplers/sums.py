@@ -45,6 +45,7 @@ class MultiStepSampler(Sampler):
     """A sampler that makes many steps in one call and returns sums over them."""
 
     engine = "compiled"  # `sampling.engine`
+    loops = False  # whether a step has an inner loop that may end at a bound
 
     @abstractmethod
     def advance(

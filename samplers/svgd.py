@@ -80,7 +80,7 @@ class DiscreteSVGD(Sampler):
     memory = ("position",)
     uses_gradient = True
     step_size: float = 0.2  # epsilon, in units of the position
-    temperature: float = 1.0  # of the surrogate's sigmoid
+    temperature: float = 1.0  # temperature of the surrogate's sigmoid
     bandwidth: float | None = None  # h; None is the median heuristic, med |z - z'|^2 / log(n + 1)
 
     def __post_init__(self) -> None:

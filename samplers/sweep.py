@@ -24,8 +24,8 @@ from latticework.samplers.base import (
 )
 from latticework.samplers.conditional import draw_value
 
-TIE = 0.01  # nats: a proposal whose acceptance ratio is nearer to 1 is a tie
-TRIED = 0.875  # share of the ties that a sweep accepts; the others it leaves out
+TIE_NATS = 0.01  # nats: a proposal whose acceptance ratio is nearer to 1 is a tie
+TIE_SHARE = 0.875  # share of the ties that a sweep accepts; the others it leaves out
 
 
 class SweepState(NamedTuple):
@@ -53,7 +53,7 @@ class GibbsSweep(Sampler):
     def refresh(self, state: SweepState, model: EnergyModel) -> SweepState:
         return state
 
-    def moved_to(self, x: Tensor, state: SweepState, model: EnergyModel) -> SweepState:
+    def relocate(self, x: Tensor, state: SweepState, model: EnergyModel) -> SweepState:
         return state._replace(x=x.clone())
 
     def step(
@@ -61,12 +61,12 @@ class GibbsSweep(Sampler):
     ) -> tuple[SweepState, Info]:
         x, cache = state.x, model.cache(state.x)
         for sites in state.classes:
-            new = self.drawn(x, cache, sites, model, rng)
-            cache = model.moved(cache, x, sites, new)
+            new = self.draw_sites(x, cache, sites, model, rng)
+            cache = model.update_cache(cache, x, sites, new)
             x.index_copy_(1, sites, new)
         return state, Info(state.ones)
 
-    def drawn(
+    def draw_sites(
         self, x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel, rng: Generator
     ) -> Tensor:
         """New values of `sites`, which are independent given the rest."""
@@ -93,32 +93,34 @@ class MetropolisSweep(GibbsSweep):
     is the inverse, so as many of its proposals are left out.
     """
 
-    def drawn(
+    def draw_sites(
         self, x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel, rng: Generator
     ) -> Tensor:
         old = x.index_select(1, sites)
         if isinstance(model.domain, Binary):
             gain = model.differences(x, cache, sites)
-            flips = bernoulli_mask(_tried(gain), rng)
+            flips = bernoulli_mask(_proposal_probability(gain), rng)
             return torch.where(flips, 1 - old, old)
         log_probs = _site_log_probs(x, cache, sites, model)
-        others = log_probs.masked_fill(old > 0, -torch.inf)
-        choice, invalid = draw_value(others.flatten(0, 1), rng)
+        without_old = log_probs.masked_fill(old > 0, -torch.inf)
+        choice, invalid = draw_value(without_old.flatten(0, 1), rng)
         new = one_hot(choice.view(log_probs.shape[:2]), log_probs.shape[2])
-        kept = log_probs.masked_fill(new, -torch.inf)
-        log_ratio = others.logsumexp(-1) - kept.logsumexp(-1)
-        stays = ~bernoulli_mask(_tried(log_ratio), rng) | invalid.stay.view(log_ratio.shape)
+        without_new = log_probs.masked_fill(new, -torch.inf)
+        log_ratio = without_old.logsumexp(-1) - without_new.logsumexp(-1)
+        stays = ~bernoulli_mask(_proposal_probability(log_ratio), rng) | invalid.stay.view(
+            log_ratio.shape
+        )
         return torch.where(stays.unsqueeze(-1), old, new.to(x.dtype))
 
 
-def _tried(log_ratio: Tensor) -> Tensor:
+def _proposal_probability(log_ratio: Tensor) -> Tensor:
     """The probability that a proposal is accepted and, if it is a tie, not left out."""
     accepted = acceptance(log_ratio)
-    return torch.where(log_ratio.abs() <= TIE, TRIED * accepted, accepted)
+    return torch.where(log_ratio.abs() <= TIE_NATS, TIE_SHARE * accepted, accepted)
 
 
 def _site_log_probs(x: Tensor, cache: Cache, sites: Tensor, model: EnergyModel) -> Tensor:
     """Log-probabilities of the values given the rest, `[chains, n, values]`, up to constants."""
     log_probs = model.differences(x, cache, sites)
-    allowed = model.domain.allowed(sites)
+    allowed = model.domain.allowed_values(sites)
     return log_probs if allowed is None else log_probs.masked_fill(~allowed, -torch.inf)

@@ -80,10 +80,10 @@ class SwendsenWang(Sampler):
         x = state.x
         edges, price, fields = interactions(model)
         values = x if x.ndim == 2 else x.argmax(-1).to(x.dtype)
-        one, other = values.index_select(1, edges[0]), values.index_select(1, edges[1])
-        log_odds = torch.expm1(price).log_()  # of a bond, whose probability is 1 - exp(-K)
-        bonds = (one == other) & (bernoulli(log_odds.expand_as(one), rng) > 0)
-        labels, found = clusters(edges, bonds, values.shape[1])
+        tails, heads = values.index_select(1, edges[0]), values.index_select(1, edges[1])
+        log_odds = torch.expm1(price).log_()  # log-odds of a bond, whose probability is 1 - exp(-K)
+        bonds = (tails == heads) & (bernoulli(log_odds.expand_as(tails), rng) > 0)
+        labels, settled = clusters(edges, bonds, values.shape[1])
 
         index = labels.unsqueeze(-1).expand(-1, -1, fields.shape[-1])
         # A GPU adds in any order. Sums in float64, rounded to float32, do not show it.
@@ -93,8 +93,8 @@ class SwendsenWang(Sampler):
         drawn = draw_categorical(weights, rng).squeeze(-1)  # used at the labels
         new = drawn.gather(1, labels)
         y = new.to(x.dtype) if x.ndim == 2 else one_hot(new, fields.shape[-1]).to(x.dtype)
-        y = torch.where(found.view(-1, *[1] * (x.ndim - 1)), y, x)
-        return ClusterState(y), Info(x.new_ones(len(x)), unsettled=(~found).to(x.dtype))
+        y = torch.where(settled.view(-1, *[1] * (x.ndim - 1)), y, x)
+        return ClusterState(y), Info(x.new_ones(len(x)), unsettled=(~settled).to(x.dtype))
 
 
 def interactions(model: EnergyModel) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,15 +136,15 @@ def clusters(edges: Tensor, bonds: Tensor, sites: int) -> tuple[Tensor, Tensor]:
     `edges` `[2, n]` are joined where `bonds` `[chains, n]`.
     """
     labels = torch.arange(sites, device=bonds.device).expand(len(bonds), -1)
-    found = bonds.new_zeros(len(bonds))
+    settled = bonds.new_zeros(len(bonds))
     for _ in range(most_rounds(sites)):
         before = labels
-        one, other = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
-        high = torch.maximum(one, other)
-        low = torch.where(bonds, torch.minimum(one, other), high)  # no bond: joined to itself
+        tails, heads = labels.index_select(1, edges[0]), labels.index_select(1, edges[1])
+        high = torch.maximum(tails, heads)
+        low = torch.where(bonds, torch.minimum(tails, heads), high)  # no bond: joined to itself
         labels = labels.scatter_reduce(1, high, low, "amin")
         labels = labels.gather(1, labels)
-        found = (labels == before).all(1)
-        if all_done_on_cpu(found):
+        settled = (labels == before).all(1)
+        if all_done_on_cpu(settled):
             break
-    return labels, found
+    return labels, settled

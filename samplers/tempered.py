@@ -22,18 +22,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf, isfinite, log
-from typing import Any, NamedTuple
+from math import inf, isfinite, log
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from latticework.models.annealed import path_of
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import Tape, bernoulli_mask
 from latticework.models.domains import Binary, Integer
-from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
+from latticework.models.paths import path_of
+from latticework.samplers import make_sampler
 from latticework.samplers.base import (
     Info,
     Sampler,
@@ -42,31 +42,21 @@ from latticework.samplers.base import (
     own_generator,
     require_count,
 )
-from latticework.samplers.scale import RANGE, change_of_log, with_scales
+from latticework.samplers.ladder import (
+    LEARNING_LADDERS,
+    LadderState,
+    by_row,
+    learn_ladder,
+    mix_rows,
+    rows_at,
+)
+from latticework.samplers.scale import with_scales
 
-LADDERS = 8  # ladders that learn the schedule
-FEW_LEVELS = 6  # of the first schedule, and at least: a barrier that is not yet seen looks low
-MIN_REJECTED_SHARE = 1e-3  # rejected share of swaps that a pair counts for at least
-MAX_LEVELS = 256  # of a learned schedule
-RAREST = 0.02  # probability of a value of a site in a learned base, at least
+MIN_BASE_PROBABILITY = 0.02  # probability of a value of a site in a learned base, at least
 # Predicted steps of a round trip from uniform sites, up to which no base is learned. A base of the
 # site means makes a mode of small mass rarer at b = 0: it is not tried where trips are frequent.
 MAX_TRIP_STEPS = 24
-LEAST_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
-
-
-class LadderState(NamedTuple):
-    x: Tensor  # [chains, *domain.shape], the replicas with b = 1
-    kernel: Any  # the kernel's state of all replicas, [replicas * chains, ...]
-    known: Cache  # what the path knows of the replicas: x, l(x) and, if at hand, its gradient
-    level: Tensor  # [replicas, chains], the level of each replica
-    schedule: Tensor  # b of each level, float64 [levels]
-    scales: Tensor  # of the kernel at each level, float64 [levels]; [0] if all have its own
-    turn: Tensor  # 0 if the next swaps are of the pairs (0, 1), (2, 3), ..., else 1
-    up: Tensor  # log pi_(i+1)(x) - log pi_i(x) of x at level i, float64 [levels - 1, chains]
-    down: Tensor  # the other way, of x at level i + 1
-    cold: Tensor  # [replicas, chains], 1 where a replica has been at b = 1 since it left the base
-    trips: Tensor  # int64 [chains], replicas that went from the base to b = 1 and back
+MIN_BASE_GAIN = 1.0  # nats between a learned base and the uniform one, below which it is not tried
 
 
 @dataclass(frozen=True)
@@ -84,10 +74,10 @@ class Tempered(Sampler):
     accepted. The scales are then fixed too. `scales` gives them.
 
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
-    nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learnt` finds
-    them: on a binary domain the rounds are made twice, the second time from the site means that the
-    ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips stays.
-    It is not tried where round trips are frequent, or with means near 1/2.
+    nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learn_fields`
+    finds them: on a binary domain the rounds are made twice, the second time from the site means
+    that the ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips
+    stays. It is not tried where round trips are frequent, or with means near 1/2.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
@@ -110,15 +100,15 @@ class Tempered(Sampler):
         *("turn", "up", "down", "cold", "trips"),
     )
     kernel: Sampler | str = "dmala"  # or its name, such as "gwg(flips=2)"
-    rounds: int = 8  # of learning the schedule
+    rounds: int = 8  # rounds of learning the schedule
     levels: int | None = None  # their number, that with b = 0 included; None: from the barrier
     schedule: list[float] | Tensor | None = None  # b, rising to 1; None: learned
-    acceptance: float | None = None  # that the scale aims at, at each level; None: one scale
-    scales: list[float] | Tensor | None = None  # of the levels; None: learned for `acceptance`
+    acceptance: float | None = None  # the scale aims at it, at each level; None: one scale
+    scales: list[float] | Tensor | None = None  # a scale a level; None: learned for `acceptance`
     log_odds: list[float] | Tensor | None = None  # at b = 0, on a binary domain; None: uniform
-    steps: int = 1  # of the kernel from swap to swap
+    steps: int = 1  # steps of the kernel from swap to swap
     hot: float = 0.0  # share of the levels, the lowest b first, of one step if compiled
-    learn_base: bool | None = None  # whether `learnt` finds `log_odds`, where there are none
+    learn_base: bool | None = None  # whether `learn_fields` finds `log_odds`, where there are none
 
     def __post_init__(self) -> None:
         require_count(rounds=self.rounds, steps=self.steps)
@@ -140,9 +130,12 @@ class Tempered(Sampler):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, [float(each) for each in given])
         self._check_scales(kernel)
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
         if self.schedule is not None:
             b = self.schedule
-            rises = all(one < other for one, other in pairwise(b))
+            rises = all(low < high for low, high in pairwise(b))
             if len(b) < 2 or not rises or b[0] < 0 or b[-1] != 1:
                 raise ValueError(
                     "schedule must be two numbers or more that rise from 0 or above to 1, such as "
@@ -180,7 +173,7 @@ class Tempered(Sampler):
     @property
     def inner(self) -> Sampler:
         """The kernel, also where `kernel` is its name."""
-        return _named(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        return make_sampler(self.kernel) if isinstance(self.kernel, str) else self.kernel
 
     @property
     def uses_gradient(self) -> bool:  # type: ignore[override]
@@ -204,23 +197,23 @@ class Tempered(Sampler):
     @property
     def learning_steps(self) -> int:  # type: ignore[override]
         """Steps of all ladders that learn; if a base is tried, it takes as many again."""
-        return LADDERS * (2**self.rounds - 1) if self.learns else 0
+        return LEARNING_LADDERS * (2**self.rounds - 1) if self.learns else 0
 
-    def learnt(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
+    def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:
             return {}
         self.inner.require_moves(model)
-        found, base = learn_ladder(self, model, x), {}
-        slow = found.trip_steps > MAX_TRIP_STEPS
+        ladder, base = learn_ladder(self, model, x), {}
+        slow = ladder.trip_steps > MAX_TRIP_STEPS
         if self.learn_base and slow and self._can_learn_base(model):
-            mean = found.mean.clamp(RAREST, 1 - RAREST)
+            mean = ladder.mean.clamp(MIN_BASE_PROBABILITY, 1 - MIN_BASE_PROBABILITY)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
-            if len(mean) * log(2) - float(entropy) >= LEAST_GAIN:
-                other = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
-                if other.trip_steps < found.trip_steps:
-                    found, base = other, {"log_odds": mean.logit()}
-        scales = {} if self.acceptance is None else {"scales": found.state.scales}
-        return {"schedule": found.state.schedule, **scales, **base}
+            if len(mean) * log(2) - float(entropy) >= MIN_BASE_GAIN:
+                with_base = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
+                if with_base.trip_steps < ladder.trip_steps:
+                    ladder, base = with_base, {"log_odds": mean.logit()}
+        scales = {} if self.acceptance is None else {"scales": ladder.state.scales}
+        return {"schedule": ladder.state.schedule, **scales, **base}
 
     def _can_learn_base(self, model: EnergyModel) -> bool:
         learns = self.schedule is None and self.log_odds is None
@@ -228,13 +221,13 @@ class Tempered(Sampler):
 
     def at(self, x: Tensor, model: EnergyModel) -> LadderState:
         if self.learns:
-            found = learn_ladder(self, model, x).state
-            count = len(found.level)
-            replicas = found.kernel.x.unflatten(0, (count, -1))
+            ladder = learn_ladder(self, model, x).state
+            count = len(ladder.level)
+            replicas = ladder.kernel.x.unflatten(0, (count, -1))
             chain = torch.arange(len(x), device=x.device) % replicas.shape[1]
-            place = found.level.argsort(0).index_select(1, chain)
+            place = ladder.level.argsort(0).index_select(1, chain)
             hot = replicas[place, chain].to(x.dtype)
-            return self._at(hot, x, found.schedule, model, found.scales)
+            return self._at(hot, x, ladder.schedule, model, ladder.scales)
         schedule = torch.tensor(self.schedule, dtype=torch.float64, device=x.device)
         count = len(schedule) - self.has_base
         hot = x.expand(count, *x.shape)
@@ -242,7 +235,7 @@ class Tempered(Sampler):
             path = self.path(model, x)
             path.move_to(torch.ones((), device=x.device))
             drawn = path.draw(count * len(x), own_generator(x.device)).to(x)
-            hot = torch.where(_by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
+            hot = torch.where(by_row(path.log_prob(drawn).isfinite(), x), drawn, hot.flatten(0, 1))
         return self._at(hot.view(count, *x.shape), x, schedule, model)
 
     def _at(
@@ -298,22 +291,22 @@ class Tempered(Sampler):
         kernel = mover.refresh(state.kernel, path)
         return state._replace(kernel=kernel, known=path.know(kernel.x))
 
-    def moved_to(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
+    def relocate(self, x: Tensor, state: LadderState, model: EnergyModel) -> LadderState:
         """The replicas at b = 1 move to `x`; the others stay."""
-        rows = _rows_at(state.level, len(state.schedule) - 1)
+        rows = rows_at(state.level, len(state.schedule) - 1)
         replicas = state.kernel.x.index_copy(0, rows, x)
         moved = state._replace(x=x.clone(), kernel=state.kernel._replace(x=replicas))
         return self.refresh(moved, model)
 
     def log_prob(self, state: LadderState, model: EnergyModel) -> Tensor:
-        rows = _rows_at(state.level, len(state.schedule) - 1)
+        rows = rows_at(state.level, len(state.schedule) - 1)
         known = tuple(part.index_select(0, rows) for part in state.known)
         return self.path(model, state.x).target_log_prob(state.x, known)
 
     def step(
         self, state: LadderState, model: EnergyModel, rng: Generator
     ) -> tuple[LadderState, Info]:
-        coldest = _rows_at(state.level, len(state.schedule) - 1)
+        coldest = rows_at(state.level, len(state.schedule) - 1)
         state, info = self.step_replicas(state, model, rng)
         parts: Any = (None if part is None else part.index_select(0, coldest) for part in info)
         return state, Info(*parts)
@@ -323,11 +316,11 @@ class Tempered(Sampler):
     ) -> tuple[LadderState, Info]:
         """A step, with what its kernel says of all replicas, which have levels of `state`."""
         path = self.path(model, state.x)
-        with path.apart() if isinstance(rng, Tape) else nullcontext():  # a recorded step
-            kernel, known, info = self.moved(state, model, path, rng)
+        with path.on_copies() if isinstance(rng, Tape) else nullcontext():  # a recorded step
+            kernel, known, info = self.move_replicas(state, model, path, rng)
             return self.exchange(state._replace(kernel=kernel, known=known), path, rng), info
 
-    def moved(
+    def move_replicas(
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         """All replicas after `steps` steps of the kernel; the path stays at their b."""
@@ -370,13 +363,13 @@ class Tempered(Sampler):
         after = level + above.gather(0, level).long() - below.gather(0, level).long()
         cold, trips = state.cold, state.trips
         if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
-            rows = _rows_at(level, 1)
-            _mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
+            rows = rows_at(level, 1)
+            mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
             left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
             trips = trips + (cold * left).sum(0)
             cold = cold * (1 - left)
         cold = torch.maximum(cold, (after == last).long())
-        x = kernel.x.index_select(0, _rows_at(after, last))
+        x = kernel.x.index_select(0, rows_at(after, last))
         return LadderState(
             x, kernel, known, after, schedule, state.scales, 1 - state.turn, up, down, cold, trips
         )
@@ -390,15 +383,6 @@ class Tempered(Sampler):
         return _path(model, not self.has_base, odds, x.dtype, x.device)
 
 
-@lru_cache
-def _named(text: str) -> Sampler:
-    name, fields = parse_sampler_call(text)
-    if name not in NAMES:
-        raise ValueError(f"kernel must be one of {', '.join(NAMES)}, got {text!r}")
-    kind, own = find_sampler_class(name)
-    return kind(**{**own, **fields})
-
-
 @lru_cache(maxsize=2)
 def _path(
     model: EnergyModel,
@@ -408,130 +392,6 @@ def _path(
     device: torch.device,
 ) -> AnnealedModel:
     path = path_of(model, None if log_odds is None else torch.tensor(log_odds), powers=powers)
-    for name, own in path.named_buffers(recurse=False):  # not those of the model
-        setattr(path, name, own.to(device, dtype))
+    for name, buffer in path.named_buffers(recurse=False):  # not those of the model
+        setattr(path, name, buffer.to(device, dtype))
     return path
-
-
-class Learned(NamedTuple):
-    """What ladders learned, with numbers of the last round."""
-
-    state: LadderState  # with the schedule and scales
-    trip_steps: float  # predicted steps of a round trip, Syed et al. (2022), Section 3.5
-    mean: Tensor  # share of high values of each site at b = 1, [dim]; [0] if it is not binary
-
-
-def learn_ladder(sampler: Tempered, model: EnergyModel, x: Tensor) -> Learned:
-    """What ladders of their own learned in all rounds: the schedule and scales.
-
-    Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
-    acceptance, and their geometric mean goes on. Ladders start at draws from b = 0, and at `x`
-    `[chains, *shape]` where all these are impossible or there is no such level.
-    """
-    rng = own_generator(x.device)
-    fixed = sampler.schedule
-    count = len(fixed) if fixed is not None else sampler.levels or FEW_LEVELS
-    schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
-    if fixed is not None:
-        schedule = schedule.new_tensor(fixed)
-    chain = torch.arange(LADDERS, device=x.device) % len(x)
-    start = x[chain].expand(count + 1, LADDERS, *x.shape[1:])
-    if sampler.has_base:
-        start = _possible_draws(sampler.path(model, x), count * LADDERS, x, rng)
-        start = start.unflatten(0, (count, LADDERS))
-    state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
-    mean = x.new_zeros(model.domain.dim if isinstance(model.domain, Binary) else 0)
-    for number in range(sampler.rounds):
-        rejected, impossible = torch.zeros_like(schedule[1:]), torch.zeros_like(schedule[1:])
-        logs, mean = torch.zeros_like(state.scales), torch.zeros_like(mean)
-        for _ in range(2**number):
-            made, level = made + 1, state.level
-            state, info = sampler.step_replicas(state, model, rng)
-            rejected += 1 - acceptance(state.up + state.down).mean(1)
-            if sampler.has_base:  # more levels would not make draws from b = 0 possible
-                impossible[0] += state.up[0].isneginf().double().mean()
-            if len(mean):
-                assert isinstance(model.domain, Binary)
-                mean = mean + (state.x == model.domain.high).to(mean).mean(0) / 2**number
-            if len(logs):
-                scales = adapted_scales(sampler, state.scales, level, info.accept_prob, made)
-                state, logs = state._replace(scales=scales), logs + scales.log()
-        trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
-        rejected = (rejected - impossible) / (2**number - impossible).clamp(min=MIN_REJECTED_SHARE)
-        barrier = float(rejected.sum())
-        scales = (logs / 2**number).exp()
-        if fixed is not None:
-            state = state._replace(scales=scales)
-            continue
-        levels = sampler.levels or min(MAX_LEVELS, max(FEW_LEVELS, ceil(2 * barrier) + 1))
-        spaced = evenly(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
-        # A level takes the states of the old level with the nearest b.
-        nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
-        place = state.level.argsort(0).index_select(0, nearest)
-        chain = torch.arange(LADDERS, device=x.device)
-        hot = state.kernel.x.unflatten(0, (-1, LADDERS))[place, chain]
-        if len(scales):
-            scales = torch.cat((scales[:1], scales[1:][nearest]))
-        schedule = spaced
-        state = sampler._at(hot, state.x, schedule, model, scales)
-    return Learned(state, trip_steps, mean)
-
-
-def _possible_draws(path: AnnealedModel, count: int, x: Tensor, rng: Generator) -> Tensor:
-    """Draws from b = 0, `[count, *shape]`; possible ones take the places of the others.
-
-    A replica would stay where f is 0. If no draw is possible, the rows of `x` take all places.
-    """
-    drawn = path.draw(count, rng).to(x)
-    path.move_to(torch.ones((), device=x.device))
-    possible = path.log_prob(drawn).isfinite()
-    others = drawn[possible] if possible.any() else x
-    number = torch.arange(int((~possible).sum()), device=x.device)
-    drawn[~possible] = others[number % len(others)]
-    return drawn
-
-
-def adapted_scales(
-    sampler: Tempered, scales: Tensor, level: Tensor, accepted: Tensor, made: int
-) -> Tensor:
-    """`scales` after step `made`, in which replicas at `level` accepted with these probabilities.
-
-    A scale stays within a factor of `RANGE` of the kernel's own.
-    """
-    assert sampler.acceptance is not None
-    own = getattr(sampler.inner, str(sampler.inner.scale))
-    share = accepted.double().view_as(level).gather(0, level.argsort(0)).mean(1)
-    changed = scales.clone()
-    changed[-len(level) :] *= change_of_log(made, share, sampler.acceptance).exp()
-    return changed.clamp_(own / RANGE, own * RANGE)
-
-
-def evenly(schedule: Tensor, rejected: Tensor, levels: int) -> Tensor:
-    """`levels` points from end to end of `schedule` that divide it into equal sums of `rejected`.
-
-    By linear interpolation of the cumulative rejection, `rejected` `[len(schedule) - 1]`.
-    """
-    total = pad(rejected.cumsum(0), (1, 0))
-    goal = torch.linspace(0, 1, levels, dtype=total.dtype, device=total.device) * total[-1]
-    left = torch.searchsorted(total, goal, right=True).sub_(1).clamp_(0, len(rejected) - 1)
-    part = (goal - total[left]) / rejected[left]
-    even = torch.lerp(schedule[left], schedule[left + 1], part)
-    even[0], even[-1] = schedule[0], schedule[-1]
-    return even
-
-
-def _rows_at(level: Tensor, of: int) -> Tensor:
-    """The rows of the replicas that are at level `of`, one a chain."""
-    replicas, chains = (level == of).long().argmax(0), level.shape[1]
-    return replicas * chains + torch.arange(chains, device=level.device)
-
-
-def _by_row(chosen: Tensor, like: Tensor) -> Tensor:
-    return chosen.view(-1, *[1] * (like.ndim - 1))
-
-
-def _mix_rows(values: Cache, other: Cache, chosen: Tensor, rows: Tensor) -> None:
-    """Overwrite row `rows[c]` of `values` by row c of `other` where `chosen[c]`."""
-    for old, new in zip(values, other, strict=True):
-        mixed = torch.where(_by_row(chosen, new), new, old.index_select(0, rows))
-        old.index_copy_(0, rows, mixed)

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.moved import RenamedMethods
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.scale import RANGE, change_of_log
@@ -39,30 +40,35 @@ class AdaptationWarning(UserWarning):
 
 
 class AdaptationResult(NamedTuple):
-    """What a burn-in has chosen."""
+    """The choices of a burn-in."""
 
     sampler: Sampler  # frozen
     x: Tensor  # [chains, *domain.shape], where the chains are after the last block
-    fields: dict[str, Any]  # that were chosen, as they are frozen
+    fields: dict[str, Any]  # the chosen fields, as they are frozen
     trajectory: dict[str, list[float]]  # a number for each block: the acceptance, and the fields
     aimed: float | None  # the acceptance that the rule drives to, if it has one
     reached: float  # the mean acceptance of the last half of the blocks
 
 
-class Adaptation(ABC):
+class Adaptation(RenamedMethods, ABC):
     """A rule that chooses the fields of a sampler from the acceptances of `blocks` blocks."""
 
-    steps: int  # of a block
+    old_names: ClassVar = {
+        "aim": "aimed_acceptance",
+        "chosen": "field_names",
+        "frozen": "freeze",
+    }
+    steps: int  # steps of a block
 
     @abstractmethod
     def blocks(self, sampler: Sampler) -> int:
         """The number of blocks. Raises ValueError if the rule does not support the sampler."""
 
     @abstractmethod
-    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+    def field_names(self, sampler: Sampler) -> tuple[str, ...]:
         """The names of the fields that the rule chooses."""
 
-    def aim(self, sampler: Sampler) -> float | None:
+    def aimed_acceptance(self, sampler: Sampler) -> float | None:
         """The acceptance that the last blocks should have; None if there is no such number."""
         return None
 
@@ -71,7 +77,7 @@ class Adaptation(ABC):
         """The sampler of the block that follows `acceptances`, one of each block before."""
 
     @abstractmethod
-    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+    def freeze(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
         """The sampler after all blocks."""
 
 
@@ -114,18 +120,18 @@ class AcceptanceControl(Adaptation):
             raise ValueError(f"adaptation starts from a finite {sampler.scale}, got {value}")
         return self.rounds
 
-    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+    def field_names(self, sampler: Sampler) -> tuple[str, ...]:
         return (str(sampler.scale),)
 
     def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
-        return self._scaled(sampler, model, self._logs(sampler, model, acceptances)[-1])
+        return self._with_log_scale(sampler, model, self._logs(sampler, model, acceptances)[-1])
 
-    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
+    def freeze(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> Sampler:
         logs = self._logs(sampler, model, acceptances)[1:]
         late = logs[len(logs) // 2 :]
-        return self._scaled(sampler, model, sum(late) / len(late))
+        return self._with_log_scale(sampler, model, sum(late) / len(late))
 
-    def aim(self, sampler: Sampler) -> float:
+    def aimed_acceptance(self, sampler: Sampler) -> float:
         target = sampler.target_acceptance if self.target is None else self.target
         return OPTIMAL[target] if isinstance(target, str) else float(target)
 
@@ -133,21 +139,21 @@ class AcceptanceControl(Adaptation):
         self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]
     ) -> list[float]:
         """Logarithms of the scale: the sampler's own, then that after each block."""
-        goal, own = self.aim(sampler), math.log(getattr(sampler, str(sampler.scale)))
-        low, high = own - math.log(RANGE), own + math.log(RANGE)
+        goal, first = self.aimed_acceptance(sampler), math.log(getattr(sampler, str(sampler.scale)))
+        low, high = first - math.log(RANGE), first + math.log(RANGE)
         if _counts_sites(sampler):
             low, high = 0.0, math.log(model.domain.dim)
-        logs = [own]
+        logs = [first]
         for number, acceptance in enumerate(acceptances, 1):
             value = logs[-1] + change_of_log(number, acceptance, goal)
             logs.append(min(max(value, low), high))
         return logs
 
-    def _scaled(self, sampler: Sampler, model: EnergyModel, value: float) -> Sampler:
+    def _with_log_scale(self, sampler: Sampler, model: EnergyModel, value: float) -> Sampler:
         """The sampler with this logarithm of its scale."""
         scale = math.exp(value)
-        found = round(scale) if _counts_sites(sampler) else scale
-        return replace(sampler, **{str(sampler.scale): found})  # type: ignore[type-var]
+        chosen = round(scale) if _counts_sites(sampler) else scale
+        return replace(sampler, **{str(sampler.scale): chosen})  # type: ignore[type-var]
 
 
 def by_level(rule: Adaptation, sampler: Sampler) -> Tempered | None:
@@ -161,7 +167,7 @@ def by_level(rule: Adaptation, sampler: Sampler) -> Tempered | None:
         return None
     if not sampler.inner.scale_by_chain:
         return None
-    return replace(sampler, acceptance=rule.aim(sampler.inner))
+    return replace(sampler, acceptance=rule.aimed_acceptance(sampler.inner))
 
 
 def _counts_sites(sampler: Sampler) -> bool:
@@ -171,9 +177,9 @@ def _counts_sites(sampler: Sampler) -> bool:
 
 @dataclass(eq=False)
 class BurnIn(LoopState):
-    """What the blocks change."""
+    """The numbers that blocks change."""
 
-    state: Any  # of the sampler
+    state: Any  # the sampler's state
     rng: Generator
     acceptances: list[float]  # one of each block
 
@@ -209,8 +215,8 @@ def run_adaptation(
             advance = make_block(current, model, memory.rng, rule.steps, [metric])
             memory.state, (carry,) = advance(state, [carry])
             memory.acceptances.append(float(metric.read(carry)["acceptance"]))
-    found = rule.frozen(sampler, model, memory.acceptances)
-    fields = {name: getattr(found, name) for name in rule.chosen(sampler)}
+    frozen = rule.freeze(sampler, model, memory.acceptances)
+    fields = {name: getattr(frozen, name) for name in rule.field_names(sampler)}
     trajectory = {"acceptance": memory.acceptances}
     trials = [rule.trial(sampler, model, memory.acceptances[:n]) for n in range(blocks)]
     for name in fields:
@@ -218,7 +224,7 @@ def run_adaptation(
         if all(isinstance(value, int | float) for value in values):
             trajectory[name] = values
     late = memory.acceptances[blocks // 2 :]
-    reached, aimed = sum(late) / len(late), rule.aim(sampler)
+    reached, aimed = sum(late) / len(late), rule.aimed_acceptance(sampler)
     if aimed is not None and abs(reached - aimed) > MAX_ACCEPTANCE_ERROR:
         chosen = ", ".join(f"{name}={value:.4g}" for name, value in fields.items())
         warnings.warn(
@@ -227,7 +233,7 @@ def run_adaptation(
             AdaptationWarning,
             3,
         )
-    return AdaptationResult(found, memory.state.x, fields, trajectory, aimed, reached)
+    return AdaptationResult(frozen, memory.state.x, fields, trajectory, aimed, reached)
 
 
 @dataclass(frozen=True)
@@ -258,7 +264,7 @@ class CycleControl(Adaptation):
     def blocks(self, sampler: Sampler) -> int:
         return 2 * self.sizes + self._cyclical(sampler).period * self.balances
 
-    def chosen(self, sampler: Sampler) -> tuple[str, ...]:
+    def field_names(self, sampler: Sampler) -> tuple[str, ...]:
         return ("largest_step", "smallest_step", "largest_balance", "balances")
 
     def trial(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
@@ -269,16 +275,16 @@ class CycleControl(Adaptation):
         if number < 2 * self.sizes:
             return constant(cycle, grid[number - self.sizes], 0.5)
         step, balance = divmod(number - 2 * self.sizes, self.balances)
-        sizes = self._bounded(cycle, acceptances).cycle_of_steps()
+        sizes = self._with_bounds(cycle, acceptances).cycle_of_steps()
         return constant(cycle, sizes[step], balances[balance])
 
-    def frozen(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
+    def freeze(self, sampler: Sampler, model: EnergyModel, acceptances: Sequence[float]) -> ACS:
         cycle = self._cyclical(sampler)
-        found = np.reshape(acceptances[2 * self.sizes :], (cycle.period, self.balances))
-        best = [self._balances(cycle)[choice] for choice in found.argmax(1)]
-        return replace(self._bounded(cycle, acceptances), balances=best)
+        by_step = np.reshape(acceptances[2 * self.sizes :], (cycle.period, self.balances))
+        best = [self._balances(cycle)[choice] for choice in by_step.argmax(1)]
+        return replace(self._with_bounds(cycle, acceptances), balances=best)
 
-    def _bounded(self, sampler: ACS, acceptances: Sequence[float]) -> ACS:
+    def _with_bounds(self, sampler: ACS, acceptances: Sequence[float]) -> ACS:
         """The sampler with the bounds of its steps that the first two phases have found."""
         grid = self._grid(sampler)
         down, up = acceptances[: self.sizes], acceptances[self.sizes : 2 * self.sizes]

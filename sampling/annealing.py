@@ -31,22 +31,23 @@ from latticework.models.distributions import uniform
 from latticework.samplers.base import Info, Sampler
 from latticework.samplers.checks import check_start
 from latticework.samplers.fused import Fused
-from latticework.samplers.tempered import evenly
+from latticework.samplers.ladder import even_schedule
 from latticework.sampling.chain import capture, require_whole_blocks
 from latticework.sampling.engine import select_kernel
+from latticework.sampling.intervals import t_half_width
 
-RESAMPLES = 1000  # of the bootstrap
-LEVEL = 0.95  # of intervals and bounds
-RESAMPLE_ESS_SHARE = 0.5  # of the particles: if fewer are effective, they are resampled
-PILOT_ESS_SHARE = 0.9  # of the particles that count after one step of the pilot
-HALVINGS = 20  # of the interval in which the pilot looks for its next beta
+RESAMPLES = 1000  # resamples of the bootstrap
+INTERVAL_LEVEL = 0.95  # level of intervals and bounds
+RESAMPLE_ESS_SHARE = 0.5  # if a smaller share of particles is effective, they are resampled
+PILOT_ESS_SHARE = 0.9  # share of particles that count after one step of the pilot
+HALVINGS = 20  # halvings of the interval in which the pilot looks for its next beta
 
 
 class Annealing(NamedTuple):
     """The chains at one beta, with their log weights so far."""
 
     kernel: Any  # the sampler's state, at betas[stage]
-    known: Cache  # of its x, by the path: what the next weight needs
+    known: Cache  # what the next weight needs, known by the path at its x
     log_weight: Tensor  # [chains], float64
     stage: Tensor  # k, an int64 scalar
 
@@ -117,7 +118,7 @@ def advance(
         rows, log_weight = ancestors(log_weight.view(runs, -1), rng)
         x, known = state.x[rows], tuple(part[rows] for part in known)
         path.move_to(then, x, known)
-        state = sampler.moved_to(x, state, path)
+        state = sampler.relocate(x, state, path)
     else:
         path.move_to(then, state.x, known)
         state = sampler.refresh(state, path)
@@ -138,7 +139,7 @@ class AnnealingKernel(Sampler):
         return start(self.sampler, model, x, self.betas)
 
     def step(self, state: Annealing, model: Any, rng: Generator) -> tuple[Annealing, Info]:
-        with model.apart():
+        with model.on_copies():
             after = advance(state, self.sampler, model, self.betas, rng, self.runs)
         return after, Info(torch.ones_like(after.log_weight))
 
@@ -154,10 +155,12 @@ def ancestors(log_weight: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
     weight = (log_weight - top).exp()
     total = weight.sum(1, keepdim=True)
     few = total.square() < RESAMPLE_ESS_SHARE * size * weight.square().sum(1, keepdim=True)
-    own = torch.arange(size, device=weight.device)
+    itself = torch.arange(size, device=weight.device)
     shift = uniform((runs, 1), rng, weight.device)
-    found = torch.searchsorted(weight.cumsum(1), (own + shift) / size * total).clamp_(max=size - 1)
-    rows = torch.where(few, found, own) + size * torch.arange(runs, device=own.device)[:, None]
+    parents = torch.searchsorted(weight.cumsum(1), (itself + shift) / size * total)
+    parents.clamp_(max=size - 1)
+    first = size * torch.arange(runs, device=weight.device)[:, None]
+    rows = torch.where(few, parents, itself) + first
     log_weight = torch.where(few, top + (total / size).log(), log_weight)
     return rows.flatten(), log_weight.flatten()
 
@@ -178,8 +181,8 @@ def stepper(
     """
     if isinstance(move, Fused):
         kernel = move
-        return lambda state: kernel.within(
-            kernel.advance(kernel.around(state), path, rng, steps)[0]
+        return lambda state: kernel.unwrap_state(
+            kernel.advance(kernel.wrap_state(state), path, rng, steps)[0]
         )
 
     def block(state: Any, carries: list) -> tuple[Any, list]:
@@ -235,7 +238,9 @@ def sigmoid(steps: int, slope: float = 4.0) -> Tensor:
 
 def geometric(steps: int, first: float = 1e-3) -> Tensor:
     """0, then a geometric sequence from `first` to 1: denser at the start."""
-    exponents = torch.linspace(0, 1, steps, dtype=torch.float64).flip(0)  # of one step: 0
+    exponents = torch.linspace(0, 1, steps, dtype=torch.float64).flip(
+        0
+    )  # the exponent of one step is 0
     return torch.cat((exponents.new_zeros(1), first**exponents)).float().double()
 
 
@@ -270,10 +275,10 @@ def pilot_betas(
         rows, log_weight = ancestors(log_weight.view(1, -1), rng)
         x = state.x[rows]
         path.move_to(betas[-1], x, tuple(part[rows] for part in known))
-        state, _ = sampler.step(sampler.moved_to(x, state, path), path, rng)
+        state, _ = sampler.step(sampler.relocate(x, state, path), path, rng)
         known = path.know(state.x)
-    found = evenly(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
-    return found.float().double(), len(losses)
+    ladder = even_schedule(torch.stack(betas), torch.stack(losses).clamp(min=1e-6), steps + 1)
+    return ladder.float().double(), len(losses)
 
 
 # Estimates.
@@ -298,7 +303,7 @@ class LogNormaliser(NamedTuple):
         By Markov's inequality: the mean weight is unbiased, so it is above its mean 20-fold with
         probability 1/20 at most.
         """
-        return self.value + math.log(1 - LEVEL)
+        return self.value + math.log(1 - INTERVAL_LEVEL)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -314,16 +319,15 @@ class LogNormaliser(NamedTuple):
         half the variance.
         """
         from scipy.stats import chi2
-        from scipy.stats import t as student
 
         free = self.chains - 1
         variance = self.chains * self.bound_error**2
-        most = variance * free / chi2.ppf(1 - LEVEL, free)
+        most = variance * free / chi2.ppf(1 - INTERVAL_LEVEL, free)
         if self.ess <= self.chains / 2 or not most < math.log(2):
             return self.at_least, math.inf
         largest = most if self.by_runs else variance
         error = math.sqrt(largest / self.chains + largest**2 / (2 * free))
-        half = float(error * student.ppf((1 + LEVEL) / 2, free))
+        half = error * t_half_width(self.chains, INTERVAL_LEVEL)
         return self.bound + variance / 2 - half, self.bound + largest / 2 + half
 
 

@@ -17,7 +17,7 @@ ONE = {
     float: "a number",
     str: "a string",
 }
-MANY = {int: "integers", float: "numbers", str: "strings"}
+PLURALS = {int: "integers", float: "numbers", str: "strings"}
 
 
 def is_part(value: Any) -> bool:
@@ -37,9 +37,9 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in (Any, object, Parameter.empty) or isinstance(kind, str | TypeVar):
         return True
     if kind is Union:
-        return any(fits(value, one) for one in arguments)
+        return _fits_any(value, arguments)
     if kind is Literal:
-        return any(value == one and type(value) is type(one) for one in arguments)
+        return any(value == allowed and type(value) is type(allowed) for allowed in arguments)
     if kind in (int, float):
         return is_number(value) and type(value) in (int, kind)
     if kind in ONE:
@@ -49,8 +49,12 @@ def fits(value: Any, hint: Any) -> bool:
     if kind is Mapping:
         return isinstance(value, dict) and all(fits(v, arguments[-1]) for v in value.values())
     if kind is Sequence:
-        return isinstance(value, list) and all(any(fits(v, a) for a in arguments) for v in value)
+        return isinstance(value, list) and all(_fits_any(item, arguments) for item in value)
     return False
+
+
+def _fits_any(value: Any, hints: Iterable[Any]) -> bool:
+    return any(fits(value, hint) for hint in hints)
 
 
 def describe_annotation(hint: Any) -> str:
@@ -65,7 +69,7 @@ def describe_annotation(hint: Any) -> str:
     if kind is Mapping:
         return "a mapping"
     if kind is Sequence:
-        inner = [MANY.get(_split_annotation(one)[0], "") for one in arguments]
+        inner = [PLURALS.get(_split_annotation(argument)[0], "") for argument in arguments]
         return f"a list of {inner[0]}" if len(inner) == 1 and inner[0] else "a list"
     name = "function" if kind is Callable else getattr(kind, "__name__", str(kind))
     return f"a {name} (a group with a _target_)"
@@ -74,7 +78,7 @@ def describe_annotation(hint: Any) -> str:
 def _split_annotation(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The kind of `hint` and its arguments; all unions, mappings and sequences share a kind."""
     kind = get_origin(hint) or hint
-    arguments = tuple(one for one in get_args(hint) if one is not ...)
+    arguments = tuple(argument for argument in get_args(hint) if argument is not ...)
     if kind is None:
         return types.NoneType, ()
     if kind is types.UnionType:

@@ -7,13 +7,14 @@ Reading is a copy and stays valid. `Chain.state` and `Chain.carries` are the buf
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 from latticework.models.base import EnergyModel
+from latticework.moved import RenamedMethods
 from latticework.samplers.base import Info, Sampler, Wrapper
 from latticework.samplers.sums import MultiStepSampler, SumRequest
 from latticework.sampling.clock import Clock
@@ -24,7 +25,7 @@ Block = Callable[[Any, list], tuple[Any, list]]
 
 
 class Reading(NamedTuple):
-    """What is read from the chains every `every` steps. Later steps do not change these copies."""
+    """A reading of the chains, every `every` steps. Later steps do not change these copies."""
 
     step: int
     state: Any
@@ -79,13 +80,14 @@ def require_whole_blocks(steps: int, every: int) -> None:
 
 
 @dataclass(init=False, eq=False)
-class Chain(LoopState):
+class Chain(RenamedMethods, LoopState):
     """Chains that advance `every` steps at a time. A checkpoint stores the three fields.
 
     The next `advance` may overwrite `state` and `carries`. `values` reads the metrics without
     copying the state. A `reading` is a copy and safe to keep.
     """
 
+    old_names: ClassVar = {"within": "sampler_state"}
     state: Any  # the sampler's
     carries: list[Any]  # one a metric
     rng: Generator
@@ -117,9 +119,9 @@ class Chain(LoopState):
             self.state, self.carries = self._block(self.state, self.carries)
 
     @property
-    def within(self) -> Any:
+    def sampler_state(self) -> Any:
         """The state of the sampler itself, where its kernel is that of another engine."""
-        return self._sampler.within(self.state)
+        return self._sampler.unwrap_state(self.state)
 
     def values(self) -> dict[str, Tensor]:
         """Current values of the metrics by name, scalars on the device."""
@@ -142,7 +144,7 @@ def make_block(
     for metric in metrics:
         wanted = wanted.with_those_of(metric.wanted or SumRequest())
 
-    def updated(carries: list, state: Any, sums: Steps, steps: int) -> list:
+    def update_carries(carries: list, state: Any, sums: Steps, steps: int) -> list:
         return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
 
     if isinstance(sampler, MultiStepSampler):
@@ -150,7 +152,7 @@ def make_block(
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
             state, sums = kernel.advance(state, model, rng, steps, wanted)
-            return state, updated(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
+            return state, update_carries(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
 
         return in_one_call
 
@@ -159,7 +161,9 @@ def make_block(
             before = state.x.clone() if wanted.changed else state.x
             state, info = sampler.step(state, model, rng)
             if metrics:
-                carries = updated(carries, state, Steps.of_one(before, state, info, wanted), 1)
+                carries = update_carries(
+                    carries, state, Steps.of_one(before, state, info, wanted), 1
+                )
         return state, carries
 
     return one_by_one
@@ -206,10 +210,10 @@ def capture(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     or copies a tensor from it.
     """
     with torch.cuda.device(rng.device):  # else streams and graph are of the first GPU
-        return _captured(block, state, carries, rng)
+        return _capture_graph(block, state, carries, rng)
 
 
-def _captured(block: Block, state: Any, carries: list, rng: Generator) -> Block:
+def _capture_graph(block: Block, state: Any, carries: list, rng: Generator) -> Block:
     buffers, spec = pytree.tree_flatten((state, carries))
 
     def fresh() -> tuple[Any, list]:
@@ -272,8 +276,8 @@ class Poisoned(Wrapper):
     def refresh(self, state: Any, model: EnergyModel) -> Any:
         return self.sampler.refresh(state, model)
 
-    def moved_to(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
-        return self.sampler.moved_to(x.clone(), state, model)
+    def relocate(self, x: Tensor, state: Any, model: EnergyModel) -> Any:
+        return self.sampler.relocate(x.clone(), state, model)
 
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
         after = deep_copy(self.sampler.step(state, model, rng))

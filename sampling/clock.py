@@ -6,7 +6,8 @@ import torch
 
 from latticework.sampling.devices import synchronise
 
-LONG = 0.01  # seconds, some time slices of a scheduler: in less, a share is that of one slice
+# Seconds, some time slices of a scheduler: in less, a share is that of one slice.
+MIN_MEASURED_SECONDS = 0.01
 
 
 class Clock:
@@ -24,10 +25,11 @@ class Clock:
         """CPU seconds per second: 1 for a thread that had its core to itself, 1/3 among three.
 
         None on a GPU and with several threads, where this thread waits for others, and for less
-        than `LONG` seconds. A share of 1 does not exclude work on other cores that slows this one.
+        than `MIN_MEASURED_SECONDS` seconds. A share of 1 does not exclude work on other cores that
+        slows this one.
         """
         alone = self.device.type == "cpu" and torch.get_num_threads() == 1
-        known = alone and self.seconds >= LONG
+        known = alone and self.seconds >= MIN_MEASURED_SECONDS
         return self.cpu / self.seconds if known else None
 
     def __enter__(self) -> "Clock":

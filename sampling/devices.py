@@ -74,7 +74,7 @@ def _require_cuda(name: str) -> None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (torch.device(name).index or 0) < count:
         return
-    seen = f"{count} CUDA device{'s' * (count > 1)}" if count else "no CUDA device"
+    seen = {0: "no CUDA device", 1: "1 CUDA device"}.get(count, f"{count} CUDA devices")
     built = "; it is built without CUDA (docs/installation.md)" if not torch.version.cuda else ""
     raise ValueError(
         f"device={name} is not available: this PyTorch sees {seen}{built}; "

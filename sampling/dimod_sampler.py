@@ -76,7 +76,9 @@ class DimodSampler(dimod.Sampler):
             engine=self.engine,
             diagnose=diagnose,
         )
-        reads = num_reads // chains + (np.arange(chains) < num_reads % chains)  # of each chain
+        reads = num_reads // chains + (
+            np.arange(chains) < num_reads % chains
+        )  # reads of each chain
         read = np.arange(result.draws.shape[1]) < reads[:, None]
         x = result.draws.numpy()[read].astype(np.int8)
         states = x if bqm.vartype is dimod.BINARY else 2 * x - 1

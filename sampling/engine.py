@@ -59,31 +59,38 @@ def select_kernel(
     if engine == "eager":
         return sampler, "engine=eager"
     if engine == "fused":
-        kernel, why, _ = _fused(sampler, model, metrics, x, call)
+        kernel, why, _ = _compile_fused(sampler, model, metrics, x, call)
         if why:
             raise NotCompiledError(f"engine=fused is not possible: {why}; use engine=auto")
         return kernel, ""
+    compiled, why = _find_compiled(sampler, model, metrics)
+    if compiled is not None:
+        return compiled, ""
+    if engine == "compiled":
+        raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
+    if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
+        kernel, why, installable = _compile_fused(sampler, model, metrics, x, call)
+        if installable:
+            warnings.warn(why, EngineWarning, stacklevel=4)  # warns the caller of `sample`
+        return kernel, why
+    return sampler, why
+
+
+def _find_compiled(
+    sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric]
+) -> tuple[Sampler | None, str]:
+    """The kernel of numba, or None and why there is none."""
     # Importing numba takes a second, so eager runs do not.
     from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
     from latticework.samplers.compiled.registry import find_compiled_kernel
 
-    why = ""
     for metric in metrics:
         if metric.wanted is None:
-            why = f"the metric {type(metric).__name__} has to see every step"
-    if not why:
-        try:
-            return find_compiled_kernel(sampler, model), ""
-        except NoCompiledKernelError as error:
-            why = str(error)
-    if engine == "compiled":
-        raise NotCompiledError(f"engine=compiled is not possible: {why}; use engine=auto")
-    if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
-        kernel, why, installable = _fused(sampler, model, metrics, x, call)
-        if installable:
-            warnings.warn(why, EngineWarning, stacklevel=4)  # of the caller of `sample`
-        return kernel, why
-    return sampler, why
+            return None, f"the metric {type(metric).__name__} has to see every step"
+    try:
+        return find_compiled_kernel(sampler, model), ""
+    except NoCompiledKernelError as error:
+        return None, str(error)
 
 
 def engine_for_adaptation(engine: str) -> str:
@@ -94,11 +101,12 @@ def engine_for_adaptation(engine: str) -> str:
     return "eager" if engine == "fused" else engine
 
 
-def _fused(
+def _compile_fused(
     sampler: Sampler, model: EnergyModel, metrics: Sequence[Metric], x: Tensor | None, call: int
 ) -> tuple[Sampler, str, bool]:
     """The fused kernel, or the sampler, why there is none, and whether to install helps."""
-    from latticework.samplers.fused import Fused, NoCompilerError, NotFusedError
+    from latticework.samplers.fused import Fused
+    from latticework.samplers.inductor import NoCompilerError, NotFusedError
 
     why = ""
     if any(metric.wanted is None for metric in metrics):

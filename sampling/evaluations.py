@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from latticework.models.base import DataModel, EnergyModel
+from latticework.models.abilities import DataModel
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
 # Methods that evaluate the whole model, and methods that evaluate a few sites.
 WHOLE = (
     "forward", "gradient", "log_prob_and_grad", "evaluate_with_cache", "evaluate_flipped",
-    "path_inputs",  # of an RBM
+    "path_inputs",  # method of an RBM
 )  # fmt: skip
 LOCAL = (
     "log_odds", "conditional", "differences", "differences_after",
     "block_log_probs", "site_log_probs",
 )  # fmt: skip
-MINIBATCH = "minibatch"  # of a DataModel: the target estimated from some rows
+MINIBATCH = "minibatch"  # method of a DataModel: the target estimated from some rows
 
 
 class EvaluationCounter:
@@ -39,16 +40,16 @@ class EvaluationCounter:
     def __init__(self, model: EnergyModel, chains: int) -> None:
         self.evaluations, self.chains = 0.0, chains
         self.whole, self.local = 0, 0  # states in calls of WHOLE; other calls
-        self._rows: int | None = None  # that `forward` got in the outermost call under way
-        self.model = self._counted(model)
-        self.model.softened = lambda: self._softened(model)
+        self._rows: int | None = None  # rows that `forward` got in the outermost call under way
+        self.model = self._count_calls(model)
+        self.model.soften = lambda: self._count_softened(model)
 
-    def _softened(self, model: EnergyModel) -> Any:
+    def _count_softened(self, model: EnergyModel) -> Any:
         """The softened model, whose calls count too, or None."""
-        softened = model.softened()
-        return None if softened is None else self._counted(softened)
+        softened = model.soften()
+        return None if softened is None else self._count_calls(softened)
 
-    def _counted(self, model: Any) -> Any:
+    def _count_calls(self, model: Any) -> Any:
         """A copy of `model` whose calls count."""
         made = copy.copy(model)
         names = (*WHOLE, *LOCAL, *([MINIBATCH] if isinstance(model, DataModel) else []))
@@ -92,7 +93,7 @@ class EvaluationCounter:
             self.evaluations += states * words[2].shape[-1] * values / self.model.domain.dim
 
 
-def counted_step(
+def count_step(
     sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generator
 ) -> EvaluationCounter:
     """The counts of a step of all chains from `x`, of the second step."""
@@ -109,7 +110,7 @@ def evaluations_of_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Ge
 
     A step that calls no method of the model, such as that of block Gibbs, counts one a chain.
     """
-    return counted_step(sampler, model, x, rng).evaluations or float(len(x))
+    return count_step(sampler, model, x, rng).evaluations or float(len(x))
 
 
 class CallCount(NamedTuple):
@@ -122,5 +123,5 @@ def calls_of_step(sampler: Sampler, model: EnergyModel, x: Tensor, rng: Generato
 
     A call on several states a chain counts as often. An estimate from a minibatch is a local call.
     """
-    count = counted_step(sampler, model, x, rng)
+    count = count_step(sampler, model, x, rng)
     return CallCount(count.whole // len(x), count.local)

@@ -37,28 +37,28 @@ def exact(model: EnergyModel) -> Exact:
     Without such a method, raises ValueError for an infinite domain or more than 2^26 states. Of an
     RBM, at most 24 hidden units are enumerated where these are fewer than the visible ones.
     """
-    if (own := model.log_z_and_mean()) is not None:
-        return Exact(*own)
+    if (closed_form := model.log_z_and_mean()) is not None:
+        return Exact(*closed_form)
     if (layer := model.hidden_layer()) is not None:
         domain, size, evaluate = layer
         if domain.dim <= HIDDEN:
-            return _summed(domain, evaluate, size)
+            return _sum_states(domain, evaluate, size)
         if model.domain.dim > HIDDEN:
             raise ValueError(
                 f"an RBM is summed over its smaller layer, of at most {HIDDEN} units; this one has "
                 f"{size} visible and {domain.dim} hidden units: estimate log Z by tempering "
                 "(temper=True), and means by sampling"
             )
-    return enumerated(model)
+    return sum_all_states(model)
 
 
 def exact_if_cheap(model: EnergyModel) -> Exact | None:
     """`exact` if it is fast, with at most CHEAP states to enumerate; else None."""
     try:
-        own = model.log_z_and_mean()
-        if own is not None:
-            return Exact(*own)
-        return enumerated(model) if few_states(model) else None
+        closed_form = model.log_z_and_mean()
+        if closed_form is not None:
+            return Exact(*closed_form)
+        return sum_all_states(model) if few_states(model) else None
     except ValueError:  # a lattice that is too wide, no state of positive probability
         return None
 
@@ -72,7 +72,7 @@ def few_states(model: EnergyModel) -> bool:
 
 
 @torch.no_grad()
-def enumerated(model: EnergyModel) -> Exact:
+def sum_all_states(model: EnergyModel) -> Exact:
     """The log normaliser and the mean by enumeration in chunks, in float64 if the model can."""
     domain = model.domain
     model, home = _in_double(model)
@@ -87,14 +87,14 @@ def enumerated(model: EnergyModel) -> Exact:
         return model.log_prob(x), x.flatten(1).double()
 
     condition = ""
-    if "evidence" in dict(model.named_children()):
+    if model.is_conditioned:
         condition = " given the known values, so the evidence is impossible"
-    found = _summed(domain, evaluate, prod(domain.shape), condition)
-    return Exact(found.log_z, found.mean.view(domain.shape))
+    total = _sum_states(domain, evaluate, prod(domain.shape), condition)
+    return Exact(total.log_z, total.mean.view(domain.shape))
 
 
 @torch.no_grad()
-def _summed(
+def _sum_states(
     domain: Domain,
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
     size: int,
@@ -105,12 +105,15 @@ def _summed(
     `evaluate` gives the log-probabilities of a chunk of states, and those numbers. `condition` ends
     the message for a target without any possible state.
     """
-    count, rows = domain.count(), max(1, CHUNK * 26 // max(26, size))  # of memory as 26 sites
+    count = domain.count()
+    rows = max(1, CHUNK * 26 // max(26, size))  # as much memory as 26 sites take
     largest = torch.tensor(-torch.inf, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     weighted = torch.zeros(size, dtype=torch.float64)
     for start in range(0, count, rows):
-        log_prob, values = evaluate(domain.listed(torch.arange(start, min(start + rows, count))))
+        log_prob, values = evaluate(
+            domain.list_states(torch.arange(start, min(start + rows, count)))
+        )
         log_prob = log_prob.double().cpu()
         if not (log_prob < torch.inf).all():
             raise ValueError(

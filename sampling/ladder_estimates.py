@@ -1,4 +1,4 @@
-"""What the ladders of a tempered chain tell: log Z with an interval, the barrier, round trips.
+"""Estimates from the ladders of a tempered chain: log Z with an interval, the barrier, round trips.
 
 C. H. Bennett, "Efficient estimation of free energy differences from Monte Carlo data", Journal of
 Computational Physics 1976: for levels i and i + 1 with draws x and y, the difference C of their log
@@ -15,16 +15,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.samplers.tempered import LadderState
-from latticework.sampling.diagnostics import Convergence, round_noise, verdict
+from latticework.samplers.ladder import LadderState
+from latticework.sampling.diagnostics import round_noise
+from latticework.sampling.intervals import t_half_width
+from latticework.sampling.verdict import Convergence, verdict
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
 
 MAX_KNOWN_REJECTION = 0.75  # the largest rejection of swaps with which the barrier is called known
-MIN_ROUND_TRIPS = 10  # of a ladder, on average; with fewer, draws may depend on their start
+MIN_ROUND_TRIPS = 10  # mean trips of a ladder; with fewer, draws may depend on their start
 MAX_NEWTON_STEPS = 50  # iterations at most; about five are needed
-NEWTON_TOLERANCE = 1e-10  # of C
+NEWTON_TOLERANCE = 1e-10  # tolerance of C
 ROUNDING = 1e-6  # relative error of log-probabilities in single precision
 
 
@@ -59,7 +61,7 @@ def levels_of(state: LadderState) -> Levels:
 
 @dataclass(frozen=True, eq=False)
 class Ladders:
-    """What was recorded of the levels in the second half of the draws.
+    """The records of the levels in the second half of the draws.
 
     A ladder is the replicas of one chain. The first half lets the replicas below b = 1 forget their
     starts. Numbers are those of the draws, every `thin` steps, but round trips are counted in all
@@ -120,7 +122,7 @@ class Ladders:
         return float(self.steps / (2 + 2 * (r / (1 - r)).sum()))
 
     @classmethod
-    def recorded(
+    def from_draws(
         cls,
         state: LadderState,
         draws: Sequence[Levels],
@@ -159,12 +161,12 @@ class Ladders:
         """
         if self.schedule[0] != 0:
             return None
-        found = estimate(self.up, self.down)
-        if doubt := found.doubt or self._why_unsure(chains):
-            found = found._replace(low=-np.inf, high=np.inf, doubt=doubt)
-        elif np.isnan(found.high):
-            found = found._replace(doubt="an interval needs two ladders or more")
-        return found
+        log_z = estimate(self.up, self.down)
+        if doubt := log_z.doubt or self._why_unsure(chains):
+            log_z = log_z._replace(low=-np.inf, high=np.inf, doubt=doubt)
+        elif np.isnan(log_z.high):
+            log_z = log_z._replace(doubt="an interval needs two ladders or more")
+        return log_z
 
     def _why_unsure(self, chains: Convergence) -> str:
         """Why all ladders may be equally far from their law, else ""."""
@@ -185,16 +187,16 @@ class Ladders:
         It is plain if it has two ends and the barrier is known. If not, it is the hull of the
         interval and all estimates. Raises ValueError unless b begins at 0.
         """
-        found = self.log_z
-        if found is None:
+        log_z = self.log_z
+        if log_z is None:
             raise ValueError("log Z needs a schedule that begins at b = 0, where it is known")
-        ends = [found.low, found.high]
+        ends = [log_z.low, log_z.high]
         plain = bool(np.isfinite(ends).all()) and self.barrier_known
         if not plain:
-            ends += [found.forward, found.backward]
+            ends += [log_z.forward, log_z.backward]
         return min(ends), max(ends), plain
 
-    def only(self, ladders: slice) -> "Ladders":
+    def select_ladders(self, ladders: slice) -> "Ladders":
         """Some of the ladders, with all their draws."""
         return replace(
             self,
@@ -211,8 +213,6 @@ def estimate(up: Works, down: Works) -> LogZ:
     Its cost grows with the number of works alone: the jackknife leaves a ladder out by one step of
     Newton's method from the estimate of all.
     """
-    from scipy.stats import t as student
-
     possible = np.isfinite(up).mean((0, 2))
     if not possible.all():
         doubt = "not to be trusted: no draw of a level is possible at the next"
@@ -223,7 +223,7 @@ def estimate(up: Works, down: Works) -> LogZ:
     if ladders > 1:
         each = _without_each(up, down, pooled).sum(0)
         error = float(np.sqrt((ladders - 1) * np.square(each - each.mean()).mean()))
-        half = error * student.ppf(0.975, ladders - 1) + ROUNDING * max(1, abs(value))
+        half = error * t_half_width(ladders) + ROUNDING * max(1, abs(value))
     # States that are impossible at the next level are never drawn there.
     forward, backward = _log_mean_exp(up).sum(), (np.log(possible) - _log_mean_exp(down)).sum()
     return LogZ(value, value - half, value + half, float(forward), float(backward))
@@ -242,8 +242,8 @@ def bennett(up: Works, down: Works) -> NDArray[np.float64]:
 
 def _without_each(up: Works, down: Works, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """`bennett` without each ladder, `[levels - 1, ladders]`: one step from `c`, that of all."""
-    rest = (sums.sum(1, keepdims=True) - sums for sums in _sums_by_ladder(up, down, c))
-    return c[:, None] + _newton_step(*rest)
+    remaining = (sums.sum(1, keepdims=True) - sums for sums in _sums_by_ladder(up, down, c))
+    return c[:, None] + _newton_step(*remaining)
 
 
 def _sums_by_ladder(

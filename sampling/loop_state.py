@@ -55,7 +55,7 @@ def to_checkpoint(value: Any) -> Any:
 
 
 def from_checkpoint(value: Any, saved: Any, device: torch.device) -> Any:
-    """What `to_checkpoint` stored of `value`; generators and objects are restored in place.
+    """Restore what `to_checkpoint` stored of `value`; generators and objects are restored in place.
 
     A tensor goes to the device of the one that it replaces, if there is one, else to `device`.
     """
@@ -82,7 +82,7 @@ def from_checkpoint(value: Any, saved: Any, device: torch.device) -> Any:
 
 
 def describe_structure(value: Any) -> str:
-    """What a checkpoint and the run that resumes from it share: fields, classes, shapes."""
+    """The structure that a checkpoint and its run must share: fields, classes, shapes."""
     if isinstance(value, LoopState):
         inner = ", ".join(
             f"{k}: {describe_structure(v)}" for k, v in sorted(value.state_dict().items())

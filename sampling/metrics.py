@@ -5,13 +5,14 @@ A metric is a frozen dataclass; what it accumulates is its carry, a NamedTuple o
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Binary, Categorical, Domain, Integer
+from latticework.models.domains import Binary, Domain, Integer
+from latticework.moved import offer_moved_names
 from latticework.samplers.base import Info
 from latticework.samplers.sums import SumRequest, finite
 
@@ -19,7 +20,7 @@ LARGEST_TRACE = 2**30  # bytes
 
 
 class Reference(NamedTuple):
-    """What is known about the target. A metric raises an error if the part it needs is missing."""
+    """Known truths of the target. A metric raises an error if the part it needs is missing."""
 
     mean: Tensor | None = None  # E[x], [*domain.shape]
     samples: Tensor | None = None  # [n, *domain.shape]
@@ -41,7 +42,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of_one(cls, before: Tensor, state: Any, info: Info, wanted: SumRequest) -> "Steps":
-        """Those of one eager step from the states `before`."""
+        """The sums of one eager step from the states `before`."""
         x, none = state.x, state.x.new_empty(0)
         changed = invalid = none
         if wanted.changed:
@@ -118,9 +119,9 @@ class MarginalError(Metric):
                 f"{list(truth.shape)}"
             )
         unit = isinstance(model.domain, Binary) and model.domain.is_unit
-        one = truth.new_ones(())
-        total, states = state.x.double(), one.long()
-        return MarginalSums(total, states, truth, one * (2.0 if unit else 1.0))
+        unit_scalar = truth.new_ones(())
+        total, states = state.x.double(), unit_scalar.long()
+        return MarginalSums(total, states, truth, unit_scalar * (2.0 if unit else 1.0))
 
     def update(self, carry: MarginalSums, state: Any, sums: Steps, steps: int) -> MarginalSums:
         total = carry.total.add_(sums.total.view_as(carry.total))
@@ -258,94 +259,6 @@ class Proposed(Mean):
         return flipped.sum(-1)
 
 
-class Within(NamedTuple):
-    """Mean kernel value between the members of one set, `[]` each."""
-
-    all_pairs: Tensor  # including each state with itself: the V-statistic's term
-    distinct: Tensor  # without these: the U-statistic's term; NaN for a single state
-
-
-def kernel(x: Tensor, y: Tensor) -> Tensor:
-    """k(x_i, y_j) = exp(-(1/d) sum_k [x_ik != y_jk]) of states of d sites, `[n, m]`.
-
-    States are `[n, d]` in {0, 1}, or one-hot `[n, d, values]`, where two values of a site differ in
-    two entries. Zhang et al. (2022), Section 7.2.
-    """
-    scale = -x.shape[1] * (x.ndim - 1)  # entries that differ if all sites do
-    x, y = x.flatten(1), y.flatten(1)
-    differing = x.sum(-1).unsqueeze(1) + y.sum(-1) - 2 * (x @ y.T)
-    return (differing / scale).exp()
-
-
-def within(x: Tensor) -> Within:
-    """The terms of an MMD that depend on a single set of states."""
-    n, total = len(x), kernel(x, x).sum()
-    # A state is at distance 0 from itself, so the diagonal sums to n.
-    distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
-    return Within(total / n**2, distinct)
-
-
-def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[Tensor, Tensor]:
-    """The V-statistic and the unbiased U-statistic of MMD^2 between `n` and `m` states.
-
-    A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012. `within_y` is `within(y)`.
-    """
-    mine, theirs = within(x), within_y or within(y)
-    between = 2 * kernel(x, y).mean()
-    v, u = (a + b - between for a, b in zip(mine, theirs, strict=True))
-    return v, u
-
-
-class Samples(NamedTuple):
-    x: Tensor  # the current states
-    truth: Tensor
-    within: Within  # of the truth
-    floor: tuple[Tensor, Tensor]  # V and U of ground-truth samples in place of the chains
-
-
-@dataclass(frozen=True)
-class MMD(Metric):
-    """Squared maximum mean discrepancy between the current states and ground-truth samples.
-
-    `mmd_v` is the V-statistic; its logarithm `log_mmd` is shown in Figure 4 of Zhang et al. (2022).
-    `mmd_u` is the unbiased U-statistic, which may be negative. `log_mmd_floor` is the value
-    with as many independent ground-truth samples in place of the chains. Raises ValueError if
-    states have entries other than 0 and 1, or if there are fewer samples than chains.
-    """
-
-    wanted = SumRequest()
-
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Samples:
-        domain = model.domain
-        if not (isinstance(domain, Categorical) or (isinstance(domain, Binary) and domain.is_unit)):
-            raise ValueError(
-                f"the kernel of MMD is defined on states of 0 and 1, got {domain}; leave MMD out "
-                "of task.metrics"
-            )
-        truth = needs(self, reference.samples, "samples")
-        floor = needs(self, reference.floor, "floor")[: len(state.x)]
-        if len(floor) < len(state.x):  # the V-statistic depends on their number
-            raise ValueError(
-                f"the floor of MMD needs as many samples as there are chains, {len(state.x)}, got "
-                f"{len(floor)}; set task.truth.floor={len(state.x)}"
-            )
-        own = within(truth)
-        return Samples(state.x, truth, own, mmd_squared(floor, truth, own))
-
-    def update(self, carry: Samples, state: Any, sums: Steps, steps: int) -> Samples:
-        return carry._replace(x=state.x)
-
-    def read(self, carry: Samples) -> dict[str, Tensor]:
-        biased, unbiased = mmd_squared(carry.x, carry.truth, carry.within)
-        return {
-            "log_mmd": biased.log(),
-            "mmd_v": biased,
-            "mmd_u": unbiased,
-            "log_mmd_floor": carry.floor[0].log(),
-            "mmd_u_floor": carry.floor[1],
-        }
-
-
 class Traces(NamedTuple):
     buffer: Tensor  # [draws, chains, *shape], int8; int32 where values are larger
     position: Tensor  # [1], the steps since the start
@@ -421,6 +334,10 @@ def second_half(steps: int, draws: int = 1000, chains: int = 4) -> Trace:
 
     The first half is left out as burn-in.
     """
-    kept = max(1, steps // 2)
-    thin = -(-kept // draws)
-    return Trace(max(1, kept // thin), chains, thin)
+    traced = max(1, steps // 2)
+    thin = -(-traced // draws)
+    return Trace(max(1, traced // thin), chains, thin)
+
+
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

@@ -25,8 +25,8 @@ def load_object(text: str) -> Any:
         raise ValueError(f"{text!r} does not name an object in a file; write file.py:Name")
     module = _module(Path(place).resolve())
     if not hasattr(module, name):
-        own = [key for key in vars(module) if not key.startswith("_")]
-        raise ValueError(f"{place} has no {name}: {nearest(name, own)}")
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise ValueError(f"{place} has no {name}: {nearest(name, public)}")
     return getattr(module, name)
 
 
@@ -39,39 +39,39 @@ def parse_sampler(text: str, fields: dict[str, Any] | None = None) -> Any:
     text, given = parse_sampler_call(text)
     fields = {**given, **(fields or {})}
     if ".py:" in text:
-        found = load_object(text)
+        kind = load_object(text)
     elif text in NAMES:
-        found, own = find_sampler_class(text)
-        fields = {**own, **fields}
+        kind, defaults = find_sampler_class(text)
+        fields = {**defaults, **fields}
     else:
         raise ValueError(f"sampler {text!r} is not known: {nearest(text, NAMES)}")
-    if isinstance(found, type):
-        _check_fields(text, fields, found)
-        return found(**fields)
+    if isinstance(kind, type):
+        _check_fields(text, fields, kind)
+        return kind(**fields)
     if fields:
         raise ValueError(f"{text} is no class, so it takes no settings: {', '.join(fields)}")
-    return found
+    return kind
 
 
 def as_text(sampler: Any) -> tuple[str, dict[str, Any] | None]:
-    """What `from_text` reads: the name of a sampler and its fields, None where it has no name."""
+    """Text that `from_text` reads: a sampler's name and its fields, None where it has no name."""
     name = name_of(sampler)
     if name is None:
         return str(sampler), None
-    own = vars(sampler)
-    return name, {key: as_text(v) if isinstance(v, Sampler) else v for key, v in own.items()}
+    fields = vars(sampler)
+    return name, {key: as_text(v) if isinstance(v, Sampler) else v for key, v in fields.items()}
 
 
 def from_text(name: str, fields: dict[str, Any] | None) -> Any:
     """The sampler that `as_text` wrote; its text if it, or its kernel, had no name."""
     if fields is None:
         return name
-    kind, own = find_sampler_class(name)
+    kind, defaults = find_sampler_class(name)
     if isinstance(kernel := fields.get("kernel"), list):
         if kernel[1] is None:
             return f"{kind.__name__}(kernel={kernel[0]})"
         fields = {**fields, "kernel": from_text(*kernel)}
-    return kind(**{**own, **fields})
+    return kind(**{**defaults, **fields})
 
 
 def name_of(sampler: Any) -> str | None:

@@ -13,7 +13,7 @@ from latticework.sampling.metrics import Metric, Reference, Steps
 
 class Visits(NamedTuple):
     counts: Tensor  # [chains, states], in the order of `Domain.enumerate`
-    values: Tensor  # of one site, as in `Domain.values`
+    values: Tensor  # values of one site, as in `Domain.values`
     place: Tensor  # [dim], the place value of each site in the index of a state
 
 

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.models.base import EnergyModel, SupportTable
-from latticework.models.conditioned import Conditioned, WithOnes, value_numbers
+from latticework.models.conditioned import Conditioned, WithOnes
 from latticework.models.domains import Binary, Categorical, Mixed, Subset
+from latticework.models.evidence import value_numbers
 
 FAILURES_OF_A_RESTART = 50  # times Luby's sequence 1, 1, 2, 1, 1, 2, 4, ...
-MAX_FAILURES = 20_000  # of the search for one state
-MAX_REMEMBERED_SUPPORTS = 2**16  # of a table
+MAX_FAILURES = 20_000  # failures of the search for one state
+MAX_REMEMBERED_SUPPORTS = 2**16  # supports of a table
 ONE = 0b10  # the set of the value 1 alone
 
 
@@ -85,17 +86,17 @@ class _Table:
 
     def __init__(self, allowed: NDArray[np.bool_]) -> None:
         self._allowed = allowed
-        self.supported = lru_cache(MAX_REMEMBERED_SUPPORTS)(self._supported)
+        self.supported = lru_cache(MAX_REMEMBERED_SUPPORTS)(self._find_supported)
 
-    def _supported(self, open_values: tuple[int, ...]) -> tuple[int, ...]:
+    def _find_supported(self, open_values: tuple[int, ...]) -> tuple[int, ...]:
         """The open values of each variable that are allowed with open values of the others."""
         values = [bits(each) for each in open_values]
         inside = self._allowed[np.ix_(*values)]
         supported = []
         for axis, numbers in enumerate(values):
-            others = tuple(other for other in range(inside.ndim) if other != axis)
-            kept = np.flatnonzero(inside.any(others)).tolist()
-            supported.append(sum(1 << numbers[place] for place in kept))
+            axes = tuple(number for number in range(inside.ndim) if number != axis)
+            possible = np.flatnonzero(inside.any(axes)).tolist()
+            supported.append(sum(1 << numbers[place] for place in possible))
         return tuple(supported)
 
 
@@ -130,7 +131,9 @@ class Search:
         self._neighbours: list[set[int]] = [set() for _ in self._open]
         for scope in self._scopes:
             for variable in scope:
-                self._neighbours[variable].update(other for other in scope if other != variable)
+                self._neighbours[variable].update(
+                    neighbour for neighbour in scope if neighbour != variable
+                )
         self._ranks: list[int] | None = None
         self._queue = dict.fromkeys(range(len(self._tables)))
         self.possible = all(allowed.any() for _, allowed in constraints.tables) and all(
@@ -186,10 +189,10 @@ class Search:
                 length, variable, wrong = guesses.pop()
                 self._undo(length)
                 consistent = self._restrict(variable, ~wrong) and self._propagate()
-        found = [each.bit_length() - 1 for each in self._open]
+        values = [each.bit_length() - 1 for each in self._open]
         if guesses:
             self._undo(guesses[0][0])
-        return found
+        return values
 
     def _offer(self, variable: int) -> None:
         """Put a variable with several values into the heap of those to guess."""
@@ -215,9 +218,9 @@ class Search:
                 continue  # an old entry
             left -= 1
             ranks[variable] = left
-            for other in self._neighbours[variable]:
-                degree[other] -= 1
-                heapq.heappush(heap, (degree[other], self._rng.random(), other))
+            for neighbour in self._neighbours[variable]:
+                degree[neighbour] -= 1
+                heapq.heappush(heap, (degree[neighbour], self._rng.random(), neighbour))
         return ranks
 
     def _guess(self, variable: int, haste: float) -> int:
@@ -273,10 +276,10 @@ class Search:
                 return self._fail(self._total.variables)
             if self._total.ones not in (self._must, self._may):
                 return True
-            others = ~ONE if self._must == self._total.ones else ONE
+            remaining = ~ONE if self._must == self._total.ones else ONE
             for variable in self._total.variables:
                 if self._open[variable] & ~ONE and self._open[variable] & ONE:
-                    self._restrict(variable, others)
+                    self._restrict(variable, remaining)
 
     def _fail(self, scope: tuple[int, ...]) -> bool:
         for variable in scope:

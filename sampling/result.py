@@ -1,4 +1,4 @@
-"""What `latticework.sample` returns: draws, their diagnostics, a file, ArviZ's form."""
+"""The result of `latticework.sample`: draws, their diagnostics, a file, ArviZ's form."""
 
 import html
 import json
@@ -15,35 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.domains import (
-    Binary,
-    Categorical,
-    Domain,
-    Integer,
-    Mixed,
-    Ordinal,
-    Subset,
-)
+from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler
 from latticework.sampling.adaptation import AdaptationResult
-from latticework.sampling.diagnostics import (
-    Convergence,
-    entry_name,
-    quantities,
-    round_noise,
-    verdict,
-)
+from latticework.sampling.diagnostics import quantities, round_noise
 from latticework.sampling.ladder_estimates import Ladders, LogZ
 from latticework.sampling.naming import as_text, from_text, short_repr
+from latticework.sampling.verdict import Convergence, entry_name, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-NUMBERS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
+STORED_FIELDS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
-SHOWN = 20  # rows of the table in a notebook
-AT_ONCE = 2**16  # draws that a function of x is given together
+MAX_SHOWN_ROWS = 20  # rows of the table in a notebook
+DRAWS_AT_ONCE = 2**16  # draws that a function of x is given together
 Function = Callable[[Tensor], Tensor]  # states [n, *domain.shape] -> [n] or [n, ...]
 
 
@@ -78,16 +65,16 @@ class SampleResult:
     draws: Tensor  # [chains, draws, *domain.shape]
     log_prob: Tensor  # [chains, draws], of the target, up to its constant
     acceptance: Tensor  # [chains], mean acceptance probability after the burn-in
-    evaluations: float  # of the target at one state; a local change counts a part of one
+    evaluations: float  # evaluations at one state; a local change counts a part of one
     seconds: float  # without the checks at the start
     compile_seconds: float  # before them: the time that a compiled kernel took to load or compile
     sampler: Sampler | str  # the text of a sampler of your own, where a file was loaded
     domain: Domain
     seed: int
     adapted: AdaptationResult | None = None  # what `adapt` chose, with its trajectory
-    names: tuple[str, ...] | None = None  # of the sites
-    ladders: Ladders | None = None  # of a tempered chain: what was recorded at each draw
-    labels: tuple[tuple[str, ...], ...] | None = None  # of the values of each site
+    names: tuple[str, ...] | None = None  # names of the sites
+    ladders: Ladders | None = None  # records of a tempered chain at each draw
+    labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
 
     def __repr__(self) -> str:
@@ -95,7 +82,9 @@ class SampleResult:
         aimed = ""
         if self.adapted is not None and self.adapted.aimed is not None:
             aimed = f" (aimed at {self.adapted.aimed:.3g})"
-        compiled = f" after {self.compile_seconds:.3g} s to compile" * (self.compile_seconds > 0)
+        compiled = ""
+        if self.compile_seconds > 0:
+            compiled = f" after {self.compile_seconds:.3g} s to compile"
         return (
             f"<{chains} chains x {draws} draws from {self.domain} by {short_repr(self.sampler)}: "
             f"acceptance {float(self.acceptance.mean()):.3f}{aimed}, {self.evaluations:.0f} "
@@ -103,8 +92,8 @@ class SampleResult:
         )
 
     def _repr_html_(self) -> str:
-        """The line of `print` and the summary, of which at most `SHOWN` rows are shown."""
-        table = self.summary().to_html(max_rows=SHOWN, show_dimensions=False)
+        """The line of `print` and the summary, of which at most `MAX_SHOWN_ROWS` rows are shown."""
+        table = self.summary().to_html(max_rows=MAX_SHOWN_ROWS, show_dimensions=False)
         return f"<p>{html.escape(repr(self))}</p>\n{table}"
 
     @cached_property
@@ -114,11 +103,11 @@ class SampleResult:
         `result.verdict(of=function)` is that of a function of x.
         """
         log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
-        found = ResultVerdict(
+        verdict_of_draws = ResultVerdict(
             *verdict(log_prob, draws, self.names, self.caveat, labels=self.labels)
         )
-        found.result = self
-        return found
+        verdict_of_draws.result = self
+        return verdict_of_draws
 
     @property
     def converged(self) -> bool:
@@ -208,13 +197,13 @@ class SampleResult:
             names = [entry_name(i, self.names, self.labels) for i in np.argwhere(exists)]
         else:
             values, names = function_values(self.draws, of)
-        first, others = (
+        first, entries = (
             quantities(round_noise(self.log_prob.numpy())[..., None]),
             quantities(values),
         )
-        found = {key: np.concatenate((first[key], others[key])) for key in first}
-        marks = {mark: found.pop(mark) for mark in ("constant", "stuck")}
-        frame = pd.DataFrame(found, index=["log_prob", *names])
+        columns = {key: np.concatenate((first[key], entries[key])) for key in first}
+        marks = {mark: columns.pop(mark) for mark in ("constant", "stuck")}
+        frame = pd.DataFrame(columns, index=["log_prob", *names])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
         frame["note"] = ""
@@ -226,7 +215,7 @@ class SampleResult:
     def _entries(self) -> NDArray[np.bool_]:
         """The entries of a state, `[*domain.shape]`, less values that a site does not have."""
         if isinstance(self.domain, Mixed):
-            return self.domain.allowed(torch.arange(self.domain.dim)).numpy()
+            return self.domain.allowed_values(torch.arange(self.domain.dim)).numpy()
         return np.ones(self.draws.shape[2:], bool)
 
     def save(self, file: str | Path) -> None:
@@ -240,7 +229,7 @@ class SampleResult:
             raise ValueError(f"a result is written to a file that ends in .npz, got {path}")
         if DOMAINS.get(kind) is not type(self.domain):
             raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
-        about: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
+        about: dict[str, Any] = {name: getattr(self, name) for name in STORED_FIELDS}
         about["domain"] = (
             kind,
             {f.name: getattr(self.domain, f.name) for f in fields(self.domain) if f.init},
@@ -251,8 +240,8 @@ class SampleResult:
             arrays |= {f"ladders_{key}": value for key, value in vars(self.ladders).items()}
         if self.adapted is not None:
             arrays["adapted_x"] = self.adapted.x.cpu().numpy()
-            own = as_text(self.adapted.sampler)
-            about["adapted"] = {**self.adapted._asdict(), "sampler": own, "x": None}
+            sampler_text = as_text(self.adapted.sampler)
+            about["adapted"] = {**self.adapted._asdict(), "sampler": sampler_text, "x": None}
         arrays["about"] = np.array(json.dumps(about, default=lambda value: value.tolist()))
         try:
             with path.open("xb") as opened:
@@ -269,7 +258,7 @@ class SampleResult:
             with np.load(file) as opened:
                 about: dict[str, Any] = json.loads(str(opened["about"]))
                 arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
-                own = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
+                fields = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
                 x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
@@ -277,10 +266,10 @@ class SampleResult:
         kind, sizes = about.pop("domain")
         if chosen := about.pop("adapted", None):
             text = chosen["sampler"]  # None in older files
-            found = sampler if text is None else from_text(*text)
-            about["adapted"] = AdaptationResult(**{**chosen, "sampler": found, "x": x})
-        if own:
-            about["ladders"] = Ladders(**{**own, "steps": int(own["steps"])})
+            made_by = sampler if text is None else from_text(*text)
+            about["adapted"] = AdaptationResult(**{**chosen, "sampler": made_by, "x": x})
+        if fields:
+            about["ladders"] = Ladders(**{**fields, "steps": int(fields["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
         if about.get("labels") is not None:
@@ -299,12 +288,12 @@ def function_values(
     states = draws.flatten(0, 1)
     for name, function in of.items():
         with torch.no_grad():
-            found = [torch.as_tensor(function(some)) for some in states.split(AT_ONCE)]
-        for value, some in zip(found, states.split(AT_ONCE), strict=True):
-            if value.shape[:1] != some.shape[:1]:
+            found = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
+        for value, batch in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
+            if value.shape[:1] != batch.shape[:1]:
                 raise ValueError(
-                    f"{name} must map states {list(some.shape)} to [{len(some)}] or "
-                    f"[{len(some)}, ...], got {list(value.shape)}"
+                    f"{name} must map states {list(batch.shape)} to [{len(batch)}] or "
+                    f"[{len(batch)}, ...], got {list(value.shape)}"
                 )
         values = torch.cat(found)
         if not values.isfinite().all():

@@ -1,4 +1,4 @@
-"""Where chains start: states `[chains, *domain.shape]` from the run's generator."""
+"""Starts of chains: states `[chains, *domain.shape]` from the run's generator."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -10,17 +10,18 @@ from torch import Generator, Tensor
 
 from latticework.data.base import Dataset
 from latticework.models import distributions
-from latticework.models.annealed import path_of
-from latticework.models.base import CarriesRates, DataModel, EnergyModel
+from latticework.models.abilities import CarriesRates, DataModel
+from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain, Mixed, Ordinal, one_hot
+from latticework.models.paths import path_of
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.checks import check_start, refusing_training
 from latticework.sampling.possible import NoStateError, Search, constraints_of
 
 ANNEALED_START_STEPS = 500  # targets that lead to an annealed start
 Path = tuple[EnergyModel, Callable[[Tensor], Any]]  # targets, and what sets their beta
-TRIES = 1000  # draws of a start in search of a state of positive probability
-TRIES_BEFORE_SEARCH = 20  # where the model tells which values are possible together
+MAX_UNIFORM_DRAWS = 1000  # draws of a start in search of a state of positive probability
+MAX_DRAWS_BEFORE_SEARCH = 20  # where the model tells which values are possible together
 ASCENTS = 100  # steps along the gradient between the states
 
 
@@ -48,7 +49,7 @@ def draw_possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     """
     x = model.domain.uniform(chains, rng)
     tells = constraints_of(model, 0) is not None
-    for _ in range(TRIES_BEFORE_SEARCH if tells else TRIES):
+    for _ in range(MAX_DRAWS_BEFORE_SEARCH if tells else MAX_UNIFORM_DRAWS):
         rows = _impossible_rows(x, model)
         if not len(rows):
             return x
@@ -56,7 +57,7 @@ def draw_possible(model: EnergyModel, chains: int, rng: Generator) -> Tensor:
     rows = _impossible_rows(x, model)
     if tells:
         if len(rows):
-            x[rows] = _searched(model, rows.tolist(), rng).to(x)
+            x[rows] = _search_states(model, rows.tolist(), rng).to(x)
         return x
     for draws in _other_draws(model, chains, rng):
         if not len(rows):
@@ -79,12 +80,12 @@ def _impossible_rows(x: Tensor, model: EnergyModel) -> Tensor:
     return impossible.nonzero().squeeze(1)
 
 
-def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
+def _search_states(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
     """States of these chains by a search of their own each, `[len(rows), *domain.shape]`."""
     order = Random(int(torch.randint(2**62, (), generator=rng, device=rng.device)))
-    found: list[list[int]] = []
+    states: list[list[int]] = []
     for row in rows:
-        if not found or model.chains is not None:  # then chains have evidence of their own
+        if not states or model.chains is not None:  # then chains have evidence of their own
             constraints = constraints_of(model, row)
             assert constraints is not None
             search, sites = Search(constraints, order), constraints.sites
@@ -98,8 +99,8 @@ def _searched(model: EnergyModel, rows: list[int], rng: Generator) -> Tensor:
             ) from error
         if values is None:
             raise NoStateError(_no_state(model, row))
-        found.append([values[variable] for variable in sites])
-    return _states(torch.tensor(found), model.domain)
+        states.append([values[variable] for variable in sites])
+    return _states(torch.tensor(states), model.domain)
 
 
 def _no_state(model: EnergyModel, row: int) -> str:
@@ -124,14 +125,14 @@ def _states(values: Tensor, domain: Domain) -> Tensor:
 def _other_draws(model: EnergyModel, chains: int, rng: Generator) -> Iterator[Tensor]:
     """States that uniform ones hardly ever are, for a target that is any function of x.
 
-    First, `TRIES` times, states that have frequencies of the values of their own each, such as few
-    ones. Then, `ASCENTS` times, draws from independent sites whose log-odds follow the target's
-    gradient between the states, as long as it has one.
+    First, `MAX_UNIFORM_DRAWS` times, states that have frequencies of the values of their own each,
+    such as few ones. Then, `ASCENTS` times, draws from independent sites whose log-odds follow the
+    target's gradient between the states, as long as it has one.
     """
     domain = model.domain
     if not isinstance(domain, Binary | Categorical | Ordinal):
         return
-    for _ in range(TRIES):
+    for _ in range(MAX_UNIFORM_DRAWS):
         weights = torch.randn(chains, 1, len(domain.values()), generator=rng, device=rng.device)
         yield _independent_sites(weights.square().expand(-1, domain.dim, -1), domain, rng)
     if isinstance(domain, Ordinal):
@@ -157,7 +158,7 @@ def _other_draws(model: EnergyModel, chains: int, rng: Generator) -> Iterator[Te
 def _independent_sites(weights: Tensor, domain: Domain, rng: Generator) -> Tensor:
     """A state for each row of `weights` `[n, sites, values]` of the sites' values."""
     if isinstance(domain, Mixed):
-        weights = weights * domain.allowed(torch.arange(domain.dim, device=weights.device))
+        weights = weights * domain.allowed_values(torch.arange(domain.dim, device=weights.device))
     return _states(distributions.draw_categorical(weights, rng).squeeze(-1), domain)
 
 
@@ -201,7 +202,7 @@ def _begin_annealing(
             return target, move_to, sampler.at(x, target)
         except UnsupportedModelError as error:
             refusal = error
-    sampler.require_support(x, model)  # whose error names the model, and not the path
+    sampler.require_support(x, model)  # its error names the model, and not the path
     raise refusal
 
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from latticework.models.base import EnergyModel, Function, NotDifferentiableError
 from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, UnsupportedModelError, require_count
-from latticework.samplers.checks import check_start, evaluated, refusing_training
+from latticework.samplers.checks import check_start, evaluate_start, refusing_training
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
 
@@ -33,7 +33,7 @@ DOMAIN_HINT = (
 
 
 class States(TypedDict, total=False):
-    """What says which states a function has: the arguments of `sample` with these names."""
+    """Ways to say which states a function has: the arguments of `sample` with these names."""
 
     domain: Domain | None
     sites: int | None
@@ -109,7 +109,7 @@ def domain_of(
     )
 
 
-def parsed_domain(text: str) -> Domain:
+def parse_domain(text: str) -> Domain:
     """The domain that a command line writes as `binary:20`, `categorical:10,3` or `integers:5`.
 
     The numbers are the sites, then the values of a site (categorical, ordinal) or the window
@@ -126,21 +126,21 @@ def parsed_domain(text: str) -> Domain:
         ) from error
 
 
-def target_named(text: str, domain: str | None) -> EnergyModel:
+def load_target(text: str, domain: str | None) -> EnergyModel:
     """The target `file.py:Name` of a command line, on the `domain` that it writes.
 
     A class is called without arguments. Raises ValueError if there is no such target, and if a
     function or module has no domain.
     """
-    found = load_object(text)
-    found = found() if isinstance(found, type) else found
-    if domain is None and callable(found) and not isinstance(found, EnergyModel):
+    target = load_object(text)
+    target = target() if isinstance(target, type) else target
+    if domain is None and callable(target) and not isinstance(target, EnergyModel):
         raise ValueError(
-            f"the states of {target_name(found)} are not known: give --domain, such as --domain "
+            f"the states of {target_name(target)} are not known: give --domain, such as --domain "
             "binary:20, spins:20 or categorical:10,3"
         )
-    states = None if domain is None else parsed_domain(domain)
-    return as_model(found, domain=states).requires_grad_(False)
+    states = None if domain is None else parse_domain(domain)
+    return as_model(target, domain=states).requires_grad_(False)
 
 
 def why_unsupported(sampler: Sampler, model: EnergyModel) -> str:
@@ -173,7 +173,7 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
     if model.chains is not None:  # no row can take another's place
         return _values(x, model)
     more = x if len(x) > 1 else torch.cat((x, x))
-    first, again, alone = (_values(some, model) for some in (more, more, more[:1]))
+    first, again, alone = (_values(states, model) for states in (more, more, more[:1]))
     if not first.shape == again.shape == (len(more),) or alone.shape != (1,):
         raise ValueError(
             "the target must give one number a chain, [chains, ...] -> [chains]; it gave "
@@ -189,12 +189,12 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
             "it deterministic: module.eval() switches dropout off"
         )
     rng = Generator(x.device).manual_seed(0)
-    others = model.domain.uniform(2, rng).to(x.dtype)
-    for kept in (0, 1):  # the chains that keep their states, at the places of their neighbours
-        beside = others[kept].expand_as(more).clone()
-        beside[1 - kept :: 2] = more.roll(1, 0)[1 - kept :: 2]
+    strangers = model.domain.uniform(2, rng).to(x.dtype)
+    for k in (0, 1):  # the chains that keep their states, at the places of their neighbours
+        beside = strangers[k].expand_as(more).clone()
+        beside[1 - k :: 2] = more.roll(1, 0)[1 - k :: 2]
         moved = _values(beside, model).roll(-1, 0)
-        stays = torch.arange(len(more), device=x.device).add(1).remainder(len(more)) % 2 == 1 - kept
+        stays = torch.arange(len(more), device=x.device).add(1).remainder(len(more)) % 2 == 1 - k
         difference = (first - moved).abs().nan_to_num(torch.inf).where(stays, 0)
         if float(difference.max()) > rounding:
             odd = int(difference.argmax())
@@ -214,4 +214,4 @@ def check_target(model: EnergyModel, x: Tensor) -> Tensor:
 
 
 def _values(x: Tensor, model: EnergyModel) -> Tensor:
-    return evaluated(x, model, gradient=False)[0]
+    return evaluate_start(x, model, gradient=False)[0]

@@ -28,7 +28,7 @@ from latticework.sampling.checking.check import enumerate_target, run_checks
 from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import EVERY, Target, targets_for
 from latticework.sampling.naming import load_object, parse_sampler
-from latticework.sampling.targets import target_named
+from latticework.sampling.targets import load_target
 from latticework.scripts.arguments import parser_of
 
 
@@ -73,7 +73,7 @@ def check_draws_file(chosen: argparse.Namespace) -> int:
     if "draws" not in arrays:
         raise ValueError(f"{chosen.draws} is no .npz file with an array `draws` (numpy.savez)")
     report = check_draws(
-        arrays["draws"], target_named(chosen.target, chosen.domain),
+        arrays["draws"], load_target(chosen.target, chosen.domain),
         log_prob=arrays.get("log_prob"), reference=chosen.reference, steps=chosen.steps,
         seed=chosen.seed, error=0.01 if chosen.error is None else chosen.error,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def targets(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:
         if chosen.domain not in EVERY:
             raise ValueError(f"--domain is one of {', '.join(EVERY)}, got {chosen.domain}")
         return {chosen.domain: EVERY[chosen.domain]()}
-    model = target_named(chosen.target, chosen.domain)
+    model = load_target(chosen.target, chosen.domain)
     return {chosen.target.rpartition(":")[2]: enumerate_target(model, chosen.target)}
 
 

@@ -39,7 +39,7 @@ from latticework.experiments.runs.environment import NUMERIC_PACKAGES, commit, d
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
-from latticework.sampling.targets import check_target, target_named
+from latticework.sampling.targets import check_target, load_target
 from latticework.sampling.tuning.race import Entrant, Race, race_table, select_entrants
 from latticework.sampling.tuning.setup import Allowance, Unit
 from latticework.sampling.tuning.space import spaces
@@ -55,7 +55,7 @@ def main(words: list[str] | None = None) -> int:
     chosen = parser().parse_args(words)
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
-    model = target_named(chosen.target, chosen.domain)
+    model = load_target(chosen.target, chosen.domain)
     x = started(chosen, model)
     chains = chosen.chains if x is None else len(x)
     race = Race(

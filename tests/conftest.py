@@ -150,5 +150,5 @@ def plain_tape(monkeypatch):
 @pytest.fixture
 def uncompiled(monkeypatch):
     """Blocks of a step that PyTorch interprets."""
-    monkeypatch.setattr("latticework.samplers.fused.BLOCK", 1)
+    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 1)
     monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)

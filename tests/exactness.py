@@ -23,7 +23,7 @@ from latticework.sampling.checking.law import (
     Law,
     Matrix,
     metropolis,
-    normalised,
+    normalise,
     one_site_proposal,
     one_site_weights,
 )
@@ -71,7 +71,7 @@ def langevin_proposal(sampler: lw.DULA | lw.DMALA, target: Target) -> Matrix:
         weights[x] = np.exp(exponent - exponent.max())
         if hasattr(target.domain, "window"):  # Appendix C
             weights[x, np.abs(target.z - here).max(-1) > target.domain.window] = 0
-    return normalised(weights)
+    return normalise(weights)
 
 
 def dula(sampler: lw.DULA, target: Target) -> Law:
@@ -156,11 +156,11 @@ def random_walk(sampler: lw.RandomWalk, target: Target) -> Law:
     every, sites = range(len(target.z)), range(target.domain.dim)
     others = [values_of(target, i) - 1 for i in sites]
     changed = [[target.sites_changed(x, y) for y in every] for x in every]
-    count = np.array([[len(sites) // target.apart for sites in row] for row in changed])
+    count = np.array([[len(sites) // target.sites_per_move for sites in row] for row in changed])
     share = np.array(
         [[1 / np.prod([others[i] for i in sites]) for sites in row] for row in changed]
     )
-    shares = [normalised((count == number) * share) for number in lengths(sampler, target)]
+    shares = [normalise((count == number) * share) for number in lengths(sampler, target)]
     return metropolis(np.mean(shares, axis=0), target)
 
 
@@ -285,7 +285,7 @@ def acs(sampler: lw.ACS, target: Target) -> Law:
     gains = gains_of(target)
     kernels = []
     for a, b in zip(steps, balances, strict=True):
-        proposal = normalised(np.exp(b * gains - distances / (2 * a)) * near)
+        proposal = normalise(np.exp(b * gains - distances / (2 * a)) * near)
         kernels.append(metropolis(proposal, target))
     after = list(itertools.accumulate((kernel.after[0] for kernel in kernels), np.matmul))
     return Law(after, kernels[0].acceptance)
@@ -320,7 +320,7 @@ def driven(
         if hasattr(target.domain, "window"):
             far = np.abs(target.z - target.z[x]).max(-1) > target.domain.window
             exponent = np.where(far, -inf, exponent)
-        return gaussian * normalised(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
+        return gaussian * normalise(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
 
     matrix, stays = np.zeros((size, size)), np.zeros(size)
     for x, y in itertools.combinations(range(size), 2):
@@ -412,7 +412,7 @@ def gibbs(sampler: Any, target: Target) -> Law:
 def normalised_or_stay(weights: Matrix) -> Matrix:
     """The transitions with these weights; an impossible state stays if all within reach are so."""
     stays = weights.sum(-1) == 0
-    return normalised(weights + np.diag(stays))
+    return normalise(weights + np.diag(stays))
 
 
 def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
@@ -452,7 +452,7 @@ def hamming_ball(sampler: lw.HammingBall, target: Target) -> Law:
         for x, u in itertools.product(range(len(target.z)), repeat=2):
             changed = target.sites_changed(x, u)
             ball[x, u] = set(changed) <= set(block) and len(changed) <= sampler.radius
-        return normalised(ball) @ normalised(ball * target.law)
+        return normalise(ball) @ normalise(ball * target.law)
 
     return over_scans(sampler, target, kernel)
 
@@ -462,7 +462,7 @@ def block_gibbs(sampler: lw.BlockGibbs, target: Target) -> Law:
     weight, b, c = (p.double().numpy() for p in target.model.parameters())
     hidden = np.array(list(itertools.product([0.0, 1.0], repeat=len(c))))
     joint = np.exp(target.z @ weight @ hidden.T + (target.z @ b)[:, None] + hidden @ c)
-    once = normalised(joint) @ normalised(joint.T)
+    once = normalise(joint) @ normalise(joint.T)
     return Law([np.linalg.matrix_power(once, sampler.steps)])
 
 

@@ -42,7 +42,7 @@ def agree(
 
 def _possible(model, values: Tensor, sites: Tensor) -> Tensor:
     """The entries `[chains, sites, values]` of values that the sites have."""
-    allowed = model.domain.allowed(sites)
+    allowed = model.domain.allowed_values(sites)
     return values if allowed is None else values[:, allowed]
 
 
@@ -69,7 +69,10 @@ def _moves_agree(model, plain, x, blocks, close) -> None:
     for sites in blocks:
         after = x.clone()
         after[:, sites] = y[:, sites]
-        close(list(model.moved(model.cache(x), x, sites, y[:, sites])), list(model.cache(after)))
+        close(
+            list(model.update_cache(model.cache(x), x, sites, y[:, sites])),
+            list(model.cache(after)),
+        )
     for flips in (1, 3) if isinstance(domain, lw.Binary) else (1,):
         index = torch.randint(domain.movers * domain.moves, (len(x), flips), generator=rng)
         index[0] = index[0, 0]

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 import latticework as lw
-from latticework.sampling.checking.targets import SMALL, Asymmetric, Target
+from latticework.sampling.checking.targets import SMALL_TARGETS, Asymmetric, Target
 
 Model = TypeVar("Model", bound=lw.EnergyModel)
 
@@ -60,7 +60,7 @@ def _either() -> lw.Factors:
 
 
 TARGETS = {
-    **{name: make() for name, make in SMALL.items()},
+    **{name: make() for name, make in SMALL_TARGETS.items()},
     # Fewer values than those of `check`: some laws are sums over all paths of several moves.
     "categorical": Target(Asymmetric(lw.Categorical(2, 3))),
     "ordinal": Target(Asymmetric(lw.Ordinal(2, 4), scale=0.6, width=0.3)),
@@ -73,7 +73,7 @@ TARGETS = {
     "dense_ising": Target(lw.DenseIsing(_symmetric(3, 0.5), torch.tensor([0.2, -0.3, 0.1]))),
     "graph": Target(lw.Graph([[0, 1], [1, 3], [0, 3]], [0.4, -0.5, 0.3], [0.2, -0.3, 0.1, 0.4])),
     "ferromagnet": Target(lw.Graph([[0, 1], [1, 3], [1, 4]], [0.6, 0.2, 0.4], 0.2, sites=5)),
-    "given": Target(Asymmetric(lw.Binary(5)).given({1: 1.0, 3: 0.0})),
+    "given": Target(Asymmetric(lw.Binary(5)).condition_on({1: 1.0, 3: 0.0})),
     "network": Target(_network((2, 2, 2, 2), [(0, 1, 3), (2,), (3, 1), (2, 0, 1)])),
     "tables": Target(_network((3, 3), [(1, 0), (0,)])),
     "ragged": Target(_network((3, 2, 4), [(1, 0), (0,), (2, 0), (1,)])),

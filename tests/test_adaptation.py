@@ -15,7 +15,7 @@ from latticework.experiments import CONF
 from latticework.sampling.adaptation import OPTIMAL, AdaptationWarning, run_adaptation
 from latticework.sampling.chain import Chain
 from latticework.sampling.loop_state import to_checkpoint
-from latticework.sampling.sample import rule_of
+from latticework.sampling.sample_arguments import rule_of
 from workshop.samplers_table import names
 
 
@@ -115,7 +115,7 @@ def test_the_start_is_not_forgotten():
 def test_the_frozen_scale_is_the_geometric_mean_of_the_last_half():
     rule, acceptances = lw.AcceptanceControl(0.5), [0.9, 0.2, 0.7, 0.4]
     late = [rule.trial(lw.DMALA(1.0), PRODUCT, acceptances[:n]).step_size for n in (3, 4)]
-    frozen = rule.frozen(lw.DMALA(1.0), PRODUCT, acceptances).step_size
+    frozen = rule.freeze(lw.DMALA(1.0), PRODUCT, acceptances).step_size
     assert frozen == pytest.approx(math.sqrt(late[0] * late[1]))
 
 
@@ -160,7 +160,10 @@ def test_the_words_of_yaml_name_the_same_rules():
     assert rule_of("random_walk") == lw.AcceptanceControl("random_walk")
     assert rule_of(0.7) == lw.AcceptanceControl(0.7)
     cycle = lw.sample(LATTICE, lw.ACS(4.0, 0.1, 2), chains=2, steps=2, adapt="cycle").adapted
-    assert (cycle.aimed, set(cycle.fields)) == (None, set(lw.CycleControl().chosen(cycle.sampler)))
+    assert (cycle.aimed, set(cycle.fields)) == (
+        None,
+        set(lw.CycleControl().field_names(cycle.sampler)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ def test_an_interrupted_burn_in_resumes_bit_for_bit(sampler, rule, engine):
         for seed, loop in ((1, interrupted), (2, resumed))
     )
     assert again.fields == whole.fields
-    assert set(whole.fields) == set(rule.chosen(sampler))
+    assert set(whole.fields) == set(rule.field_names(sampler))
     assert again.trajectory == whole.trajectory
     assert all(len(values) == rule.blocks(sampler) for values in whole.trajectory.values())
     assert torch.equal(again.x, whole.x)
@@ -230,9 +233,9 @@ def test_blocks_of_the_cycle_try_one_step_and_one_balance_each():
 
 def test_the_cycle_is_bounded_by_acceptance_and_has_the_best_balances():
     down, up = [0.1, 0.6, 0.2, 0.9], [0.9, 0.8, 0.3, 0.9]
-    found = RULE.frozen(CYCLE, LATTICE, [*down, *up, 0.1, 0.3, 0.2, 0.6, 0.5, 0.4])
+    found = RULE.freeze(CYCLE, LATTICE, [*down, *up, 0.1, 0.3, 0.2, 0.6, 0.5, 0.4])
     assert found.largest_step == pytest.approx(4)  # the first from above that is accepted enough
     assert found.smallest_step == pytest.approx(2)  # the last before one is not
     assert found.balances == pytest.approx([0.7, 0.5])
-    none = RULE.frozen(CYCLE, LATTICE, [0.0] * 8 + [1.0] * 6)
+    none = RULE.freeze(CYCLE, LATTICE, [0.0] * 8 + [1.0] * 6)
     assert none.largest_step == none.smallest_step == pytest.approx(1)

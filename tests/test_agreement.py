@@ -10,7 +10,7 @@ import torch
 
 import latticework as lw
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.race import Race, ranked
+from latticework.sampling.tuning.race import Race, rank_entrants
 from latticework.sampling.tuning.setup import Allowance
 
 NAMES = ["the log-probability", "x[0]", "x[1]", "x[2]"]
@@ -77,5 +77,5 @@ def test_a_needle_that_chains_stay_in_is_seen_by_the_others():
     assert not finder.mixed
     (told,) = race.disagreements([blind, finder])
     assert told.startswith("the mean of the log-probability is 0 ± 0 by dmala and 5.5")
-    places = ranked([blind, finder], "evaluations", withheld=True)
+    places = rank_entrants([blind, finder], "evaluations", withheld=True)
     assert [place for place, _ in places] == ["-", "-"]

@@ -27,10 +27,11 @@ from latticework.experiments.records.likelihood import (
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import _load_best_state, ais, headline, log_odds
-from latticework.models.annealed import GeometricPath, ScaledRBM
+from latticework.models.annealed import GeometricPath
 from latticework.models.base import Function
 from latticework.models.domains import Integer
 from latticework.models.rbm import RBM
+from latticework.models.scaled_rbm import ScaledRBM
 from latticework.samplers import find_sampler_class
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.dhams import DHAMS

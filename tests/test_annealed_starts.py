@@ -40,7 +40,7 @@ MODELS = {
     "RBM": lambda: lw.RBM(8, 4),
     "RBM with rates": rated,
     "regression": lambda: synthetic_bayes_net(3, 2, rows=20),
-    "known sites": lambda: lw.Lattice([4, 4], 0.2).given({0: 1, 5: 0}),
+    "known sites": lambda: lw.Lattice([4, 4], 0.2).condition_on({0: 1, 5: 0}),
     "a size": lambda: lw.Graph(RING, 0.3).with_ones(3),
     "function": lambda: lw.Function(lambda x: -x.sum(-1).square(), lw.Binary(6)),
     "spins": lambda: lw.Function(lambda x: x.sum(-1).square() / 9, lw.Binary(6, -1, 1)),

@@ -139,7 +139,7 @@ def test_a_sampler_is_tuned_once_for_all_seeds(tmp_path):
 def test_a_course_runs_by_the_fused_engine(uncompiled):
     course = TuningSetup(lw.Lattice((2, 2), 0.2), 4, "fused")
     tempered = lw.Tempered("gwg", levels=3, rounds=2)
-    fields, spent = course.learnt(tempered)
+    fields, spent = course.learn_fields(tempered)
     assert spent["evaluations"] > 0
     ready = with_fields(tempered, fields)
     assert course.cost(ready, "seconds") > 0
@@ -149,8 +149,8 @@ def test_a_course_runs_by_the_fused_engine(uncompiled):
 
 
 def test_what_a_sampler_learns_first_is_learned_once_for_all_seeds(tmp_path, monkeypatch):
-    learned, learnt = [], lw.PAVG.learnt
-    monkeypatch.setattr(lw.PAVG, "learnt", lambda *words: learned.append(1) or learnt(*words))
+    learned, learnt = [], lw.PAVG.learn_fields
+    monkeypatch.setattr(lw.PAVG, "learn_fields", lambda *words: learned.append(1) or learnt(*words))
     course, space = (
         TuningSetup(lw.Lattice((2, 2), 0.2), 4),
         {"step_size": {"low": 0.5, "high": 2.0}},

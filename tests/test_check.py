@@ -26,12 +26,12 @@ from latticework.sampling.checking.check_case import (
     SETTLING,
     CheckCase,
     deviation,
-    visible,
+    smallest_visible_error,
 )
 from latticework.sampling.checking.law import metropolis as law_of
 from latticework.sampling.checking.law import one_site_proposal
 from latticework.sampling.checking.suite import CHECKS, decisions_of
-from latticework.sampling.checking.targets import SMALL, Target
+from latticework.sampling.checking.targets import SMALL_TARGETS, Target
 from latticework.scripts import check, command_line
 
 HEAD = """
@@ -151,7 +151,7 @@ def mine(body, memory=()):
 
 def checked(sampler, *names, law=None, target=None, chains=20_000):
     """The report, and the names of the checks that fail, on these of the small targets."""
-    targets = {name: SMALL[name]() for name in names} if target is None else {"own": target}
+    targets = {name: SMALL_TARGETS[name]() for name in names} if target is None else {"own": target}
     report = run_checks(sampler, targets, law=law, chains=chains, seed=0, error=1e-6)
     return report, {outcome.check for _, outcome in report.failures}
 
@@ -193,7 +193,7 @@ def test_samplers_of_some_models_are_checked_on_such_models(name):
 
 def test_a_sweep_that_keeps_the_parity_of_free_sites_is_caught(monkeypatch):
     """Metropolis' rule alone, which changes both free sites of the graph in every sweep."""
-    monkeypatch.setattr(sweep, "TIE", -1.0)
+    monkeypatch.setattr(sweep, "TIE_NATS", -1.0)
     report = lw.check("metropolis_sweep", chains=20_000)
     assert {outcome.check for _, outcome in report.failures} == {"all states reached"}
     assert {name for name, _ in report.failures} == {"graph"}
@@ -213,10 +213,10 @@ def test_memory_is_declared(memory, told):
     assert told in words(report)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", SMALL_TARGETS)
 def test_sites_of_many_values(name):
     """Six on finite domains, and at least three whose probabilities are comparable."""
-    target = SMALL[name]()
+    target = SMALL_TARGETS[name]()
     sites = target.z.reshape(len(target.z), target.domain.dim, -1)
     for site in sites.swapaxes(0, 1):
         values, place = np.unique(site, axis=0, return_inverse=True)
@@ -239,7 +239,7 @@ class Once(Sampler):
 
 
 def test_later_steps_are_counted():
-    case = CheckCase(Once(), SMALL["binary"](), 1e-9, chains=5000)
+    case = CheckCase(Once(), SMALL_TARGETS["binary"](), 1e-9, chains=5000)
     found = CHECKS["invariance"](case)
     assert found.status == "fails"
     assert f"after {SECOND_TEST_STEPS} steps" in found.detail
@@ -250,10 +250,10 @@ def test_later_steps_are_counted():
 )
 def test_the_power_that_is_told(times, least, most):
     """Independent draws from a law whose likeliest state is too likely."""
-    target, draws, level = SMALL["binary"](), 20_000, 1e-8
+    target, draws, level = SMALL_TARGETS["binary"](), 20_000, 1e-8
     tilted = target.law.copy()
     best = tilted.argmax()
-    tilted[best] *= 1 + times * visible(draws, target.law, level)
+    tilted[best] *= 1 + times * smallest_visible_error(draws, target.law, level)
     tilted[np.arange(len(tilted)) != best] *= (1 - tilted[best]) / (1 - target.law[best])
     rng = np.random.default_rng(0)
     found = [deviation(target, rng.choice(len(tilted), draws, p=tilted), level) for _ in range(60)]
@@ -262,7 +262,7 @@ def test_the_power_that_is_told(times, least, most):
 
 def test_a_right_sampler_passes():
     """Control: the sampler that the wrong ones are made from."""
-    report, failed = checked(mine(RIGHT), *SMALL)
+    report, failed = checked(mine(RIGHT), *SMALL_TARGETS)
     assert not failed
     page = words(report)
     assert "everything holds, on binary, spins, rbm. Not supported: categorical" in page
@@ -273,7 +273,7 @@ def test_a_right_sampler_passes():
 def test_the_pair_of_states_shows_the_fault():
     """The inverted ratio moves as exp(-change): both flows of the pair are known."""
     report, _ = checked(mine(WRONG["inverted ratio"][0]), "binary", chains=200_000)
-    flow, target = found(report, "invariance").flow, SMALL["binary"]()
+    flow, target = found(report, "invariance").flow, SMALL_TARGETS["binary"]()
     x, y = target.index(torch.tensor([flow.x, flow.y]))
     assert len(target.sites_changed(x, y)) == 1
     pi = target.law
@@ -288,9 +288,9 @@ def test_the_pair_of_states_shows_the_fault():
 
 @pytest.mark.slow
 def test_a_sampler_on_every_domain():
-    report, failed = checked(DMALA(0.5), *SMALL, chains=5000)
+    report, failed = checked(DMALA(0.5), *SMALL_TARGETS, chains=5000)
     assert not failed
-    assert set(report.outcomes) == set(SMALL)
+    assert set(report.outcomes) == set(SMALL_TARGETS)
 
 
 def test_a_sampler_that_declares_a_bias():
@@ -300,7 +300,7 @@ def test_a_sampler_that_declares_a_bias():
     """
     report, failed = checked(DULA(0.3), "binary")
     assert not failed
-    target = SMALL["binary"]()
+    target = SMALL_TARGETS["binary"]()
     matrix = dula(DULA(0.3), target).after[0]
     law = target.law @ np.linalg.matrix_power(matrix, SETTLING)
     bias = np.abs(law - target.law).sum() / 2
@@ -436,7 +436,7 @@ class Still(Sampler):
 
 
 def test_a_sweep_is_exact_without_detailed_balance():
-    case = CheckCase(Sweep(), SMALL["binary"](), 1e-6, chains=20_000)
+    case = CheckCase(Sweep(), SMALL_TARGETS["binary"](), 1e-6, chains=20_000)
     assert CHECKS["invariance"](case).status == "ok"
     balance = CHECKS["detailed balance"](case)
     assert balance.status == "no"
@@ -499,7 +499,7 @@ def test_slow_chains_and_rare_states_are_no_alarm(sampler, slope):
 
 def test_false_alarms_are_as_rare_as_stated():
     """At level 1/100 instead of 1e-8, the counts of a right sampler fail about as often."""
-    target, failed, seeds = SMALL["binary"](), 0, 120
+    target, failed, seeds = SMALL_TARGETS["binary"](), 0, 120
     for seed in range(seeds):
         case = CheckCase(DMALA(0.5), target, 0.2 / decisions_of(target, False), None, 2000, seed)
         failed += CHECKS["invariance"](case).status == "fails"

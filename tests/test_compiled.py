@@ -132,12 +132,12 @@ def test_a_preconditioner_of_another_length_is_refused(kind, model):
 
 @pytest.mark.slow
 def test_a_cycle_goes_on_where_it_was():
-    """After new parameters (`refresh`) and from new positions (`moved_to`)."""
+    """After new parameters (`refresh`) and from new positions (`relocate`)."""
     model, sampler = lw.Lattice((4, 5), 0.15, 0.1), lw.ACS(2.0, 0.2, 3)
     twin = find_compiled_kernel(sampler, model)
     state, rng = start(twin, model, 5)
     state, _ = twin.advance(state, model, rng, 7)
-    moved = twin.moved_to(state.x.clone(), state, model)
+    moved = twin.relocate(state.x.clone(), state, model)
     for later in (state, twin.refresh(state, model), moved):
         assert later.phase.item() == 7 % 3
 

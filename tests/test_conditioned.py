@@ -42,7 +42,7 @@ def known(model: lw.EnergyModel) -> dict[int, float]:
 def test_the_law_is_the_renormalised_one(name):
     model = MODELS[name]
     fixed = known(model)
-    smaller = model.given(fixed)
+    smaller = model.condition_on(fixed)
     states, law = distribution(model)
     free, share = distribution(smaller)
     full = smaller.complete(free)
@@ -62,7 +62,7 @@ WITHOUT_ZEROS = [name for name in MODELS if name not in ("either", *FORBIDDING)]
 
 @pytest.mark.parametrize("name", WITHOUT_ZEROS)
 def test_all_methods_are_those_of_the_function(name):
-    smaller = MODELS[name].given(known(MODELS[name]))
+    smaller = MODELS[name].condition_on(known(MODELS[name]))
     x = smaller.domain.uniform(6, Generator().manual_seed(0))
     agree(smaller, lw.Function(smaller.forward, smaller.domain), x, 1e-4)
 
@@ -71,10 +71,10 @@ def test_known_values_are_named_given_as_a_tensor_or_in_two_steps():
     graph = lw.Graph([[0, 1], [1, 2], [2, 3]], [0.5, -1.0, 0.3], 0.2, names="abcd")
     x = lw.Binary(2).enumerate()
     ways = [
-        graph.given({"a": 1, "c": 0}),
-        graph.given({0: 1, 2: 0}),
-        graph.given(torch.tensor([1.0, NAN, 0.0, NAN])),
-        graph.given({"c": 0}).given({"a": 1}),
+        graph.condition_on({"a": 1, "c": 0}),
+        graph.condition_on({0: 1, 2: 0}),
+        graph.condition_on(torch.tensor([1.0, NAN, 0.0, NAN])),
+        graph.condition_on({"c": 0}).condition_on({"a": 1}),
     ]
     for smaller in ways:
         assert smaller.names == ("b", "d")
@@ -84,10 +84,10 @@ def test_known_values_are_named_given_as_a_tensor_or_in_two_steps():
 
 def test_colours_of_the_free_sites():
     class Chain(lw.Lattice):
-        def restricted(self, evidence):
+        def restrict(self, evidence):
             return None
 
-    smaller = Chain((6,), 0.3).given({1: 1, 3: 0, 5: 1})
+    smaller = Chain((6,), 0.3).condition_on({1: 1, 3: 0, 5: 1})
     assert smaller.colours().tolist() == [0, 0, 0]
 
 
@@ -99,7 +99,7 @@ def test_a_subclass_with_a_target_of_its_own_is_no_smaller_model_of_its_kind():
         log_prob_and_grad = lw.EnergyModel.log_prob_and_grad
 
     model = Twice(3, 2)
-    smaller = model.given({0: 1})
+    smaller = model.condition_on({0: 1})
     x = lw.Binary(2).enumerate()
     torch.testing.assert_close(smaller(x), model(smaller.complete(x)))
 
@@ -118,13 +118,13 @@ def test_a_subclass_with_a_target_of_its_own_is_no_smaller_model_of_its_kind():
 )
 def test_what_no_site_can_have_is_refused(given, told):
     with pytest.raises(ValueError, match=told):
-        Asymmetric(lw.Binary(3)).given(given)
+        Asymmetric(lw.Binary(3)).condition_on(given)
 
 
 def test_a_site_known_twice_is_refused():
     graph = lw.Graph([[0, 1]], 1.0, names="ab")
     with pytest.raises(ValueError, match="site 0 is known twice, the second time as 0"):
-        graph.given({"a": 1, 0: 0})
+        graph.condition_on({"a": 1, 0: 0})
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,11 @@ def test_every_chain_has_its_own_known_values(model, sampler):
     known[:, -1] = torch.arange(2.0).repeat_interleave(half)
     if isinstance(model.domain, lw.Subset):
         known[:, 0] = 1 - known[:, -1]  # as many ones in all chains
-    smaller = model.given(known)
+    smaller = model.condition_on(known)
     draws = lw.sample(smaller, sampler, steps=1, burn_in=30, seed=1, diagnose=False).draws[:, 0]
     full = smaller.complete(draws)
     for chains, row in [(slice(half), 0), (slice(half, None), -1)]:
-        one = model.given({i: v for i, v in enumerate(known[row].tolist()) if v == v})
+        one = model.condition_on({i: v for i, v in enumerate(known[row].tolist()) if v == v})
         states, law = distribution(one)
         found = (draws[chains].flatten(1).unsqueeze(1) == states.flatten(1)).all(-1).sum(0)
         z = (found / half - law) / (law * (1 - law) / half).sqrt()
@@ -166,13 +166,13 @@ def test_categories_are_numbers_from_0():
     model = Asymmetric(lw.Categorical(2, 3))
     for wrong in (3, -1, 0.5):
         with pytest.raises(ValueError, match="from 0 to 2"):
-            model.given({0: wrong})
+            model.condition_on({0: wrong})
 
 
 def test_sampling_given_a_part_of_an_image():
     """Compiled block Gibbs on an RBM: the visible units that are left, then the whole image."""
     rbm = TARGETS["rbm"].model
-    smaller = rbm.given({1: 1})
+    smaller = rbm.condition_on({1: 1})
     result = lw.sample(
         smaller, "block_gibbs", chains=200, steps=200, burn_in=20, engine="compiled", diagnose=False
     )
@@ -190,7 +190,7 @@ def test_states_are_as_wide_as_the_free_sites_need(per_chain):
     domain = lw.Mixed([2, 5, 3])
     model = Asymmetric(domain, scale=0.5)
     known = torch.tensor([torch.nan, 4.0, torch.nan])
-    smaller = model.given(known.expand(4, 3) if per_chain else known)
+    smaller = model.condition_on(known.expand(4, 3) if per_chain else known)
     assert smaller.domain == lw.Mixed([2, 3])
     assert smaller.domain.num_values == 3
     x = smaller.domain.uniform(4, Generator().manual_seed(0))
@@ -198,7 +198,7 @@ def test_states_are_as_wide_as_the_free_sites_need(per_chain):
     domain.check(whole)
     assert (whole[:, 1, 4] == 1).all()
     torch.testing.assert_close(smaller.log_prob(x), model.log_prob(whole))
-    twice = smaller.given({1: 2})
+    twice = smaller.condition_on({1: 2})
     assert twice.domain == lw.Mixed([2])
     domain.check(twice.complete(twice.domain.uniform(4, Generator().manual_seed(0))))
     for name in ("gibbs", "gibbs(sites=2)", "dmala", "gwg", "random_walk", "locally_balanced"):

@@ -212,7 +212,7 @@ def models():
 def test_every_pair_runs_or_says_why_not(name, model, monkeypatch):
     config, model = part("sampler", name), built(model)
     if name == "pavg":  # what it learns costs seconds on a large model
-        monkeypatch.setattr("latticework.samplers.pavg.LARGEST", 100)
+        monkeypatch.setattr("latticework.samplers.pavg.MAX_STATE_NUMBERS", 100)
         config.burn_in = 1
     if name.startswith("tempered"):  # as is what these learn
         config.schedule = [0.0, 0.5, 1.0]

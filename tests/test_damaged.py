@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 import latticework.scripts.figures
-import latticework.scripts.trace
 from latticework.data import text
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Corpus

@@ -28,7 +28,7 @@ def test_the_reverse_of_a_move_leads_back(domain):
     rng = Generator().manual_seed(2)
     x = domain.uniform(500, rng)
     logits = torch.randn(500, domain.movers, domain.moves, generator=rng)
-    leaving = domain.leaving(x, logits.squeeze(-1))
+    leaving = domain.leaving_logits(x, logits.squeeze(-1))
     index = draw_categorical(leaving.softmax(-1), rng)
     y = domain.move_one(x, index)
     domain.check(y)
@@ -65,7 +65,10 @@ def test_what_a_site_or_a_subset_does_not_allow_is_refused():
         (lambda: lw.Mixed([2, 1]), "leave out sites of one value"),
         (lambda: lw.Mixed([2, 4], num_values=3), "must be 4 or more"),
         (lambda: lw.Subset(3, 3), "from 1 to dim - 1"),
-        (lambda: lw.Function(len, lw.Subset(3, 1)).given({0: 1}), "leave 0 ones for 2 free sites"),
+        (
+            lambda: lw.Function(len, lw.Subset(3, 1)).condition_on({0: 1}),
+            "leave 0 ones for 2 free sites",
+        ),
         (lambda: lw.Function(len, lw.Ordinal(3, 3)).with_ones(1), "two values a site"),
     ]:
         with pytest.raises(ValueError, match=told):

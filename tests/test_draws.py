@@ -13,8 +13,9 @@ import latticework as lw
 from latticework.models.domains import Binary, Categorical
 from latticework.models.ising import Lattice
 from latticework.sampling.checking import draws as checked
+from latticework.sampling.checking import permutation
 from latticework.sampling.exact import distribution
-from latticework.sampling.targets import target_named
+from latticework.sampling.targets import load_target
 from latticework.scripts import check
 
 LATTICE = Lattice((3, 3), 0.15, -0.2)
@@ -119,8 +120,8 @@ def test_a_reference_that_takes_long_is_told_beforehand(monkeypatch):
 def test_pairs_are_of_different_sites(sites):
     """All pairs of few sites; of many sites as many as are compared, without a list of all."""
     codes = torch.randint(2, (3, sites), generator=torch.Generator().manual_seed(0))
-    equal, names = checked._pairs(codes, torch.Generator().manual_seed(0))
-    assert len(names) == min(checked.PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
+    equal, names = permutation._pairs(codes, torch.Generator().manual_seed(0))
+    assert len(names) == min(permutation.MAX_PAIRS, sites * (sites - 1) // 2) == equal.shape[1]
     for name, column in zip(names, equal.T, strict=True):
         first, second = map(int, re.findall(r"x\[(\d+)\]", name))
         assert first < second < sites
@@ -203,12 +204,12 @@ def judged(name, *words):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_command_judges_a_file_of_draws(folder, capsys):
     """From our own results, whose other arrays are ignored, and from any other source."""
-    target = target_named("f.py:log_prob", "binary:12")
+    target = load_target("f.py:log_prob", "binary:12")
     lw.sample(target, "gwg", steps=2000, burn_in=100, diagnose=False).save("ours.npz")
     assert judged("ours.npz", "--reference", "dmala(step_size=0.3)", "--steps", "400") == 0
     assert "chains of DMALA(step_size=0.3)" in " ".join(capsys.readouterr().out.split())
 
-    states, law = distribution(target_named("f.py:tilted", "binary:12"))
+    states, law = distribution(load_target("f.py:tilted", "binary:12"))
     rng = torch.Generator().manual_seed(1)
     draws = states[torch.multinomial(law, 1000, replacement=True, generator=rng)]
     np.savez("tilted.npz", draws=draws, log_prob=target.log_prob(draws))

@@ -242,7 +242,7 @@ def test_a_scan_goes_on_from_one_batch_to_the_next(sampler):
         state, _ = sampler.step(state, model, rng)
     scan = [part.clone() for part in state.scan]
     x = model.domain.uniform(5, rng)
-    moved = sampler.moved_to(x, state, model)
+    moved = sampler.relocate(x, state, model)
     assert torch.equal(moved.x, x)
     assert all(torch.equal(a, b) for a, b in zip(moved.scan, scan, strict=True))
     sampler.step(moved, model, rng)

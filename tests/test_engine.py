@@ -65,7 +65,7 @@ def test_auto_falls_back_and_compiled_refuses(sampler, model, metrics, why, tmp_
     with pytest.raises(NotCompiledError, match="engine=auto"):
         select_kernel(sampler, model, "compiled", metrics)
     run = Run(tmp_path, engine="auto")
-    assert run.kernel(sampler, model, metrics) is sampler
+    assert run.select_kernel(sampler, model, metrics) is sampler
     assert run.notes["engine"] == "eager"
     assert why in run.notes["engine_reason"]
 

@@ -11,7 +11,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.transfer_matrix import log_z_and_mean
-from latticework.sampling.exact import CHUNK, _summed, distribution, enumerated, exact
+from latticework.sampling.exact import CHUNK, _sum_states, distribution, exact, sum_all_states
 
 
 def brute_force(model):
@@ -52,7 +52,7 @@ def test_the_recursion_of_an_fhmm_is_enumeration(length, factors):
     if factors > 12:  # not listed
         assert found is None
     else:
-        torch.testing.assert_close(tuple(found), tuple(enumerated(model)))
+        torch.testing.assert_close(tuple(found), tuple(sum_all_states(model)))
 
 
 @pytest.mark.parametrize("coupling", [-3.0, 3.0])
@@ -96,7 +96,7 @@ def test_chunks_join():
     """More states than a chunk holds, the heaviest in the last chunk: against a product law."""
     dim = CHUNK.bit_length() + 1
     tilt = torch.linspace(2.5, -2, dim)  # the first site varies slowest
-    result = enumerated(lw.Function(lambda x: x @ tilt.to(x), lw.Binary(dim)))
+    result = sum_all_states(lw.Function(lambda x: x @ tilt.to(x), lw.Binary(dim)))
     torch.testing.assert_close(result.mean, tilt.double().sigmoid(), rtol=1e-5, atol=1e-6)
     expected = torch.nn.functional.softplus(tilt.double()).sum()
     torch.testing.assert_close(result.log_z, expected, rtol=1e-6, atol=1e-6)
@@ -143,7 +143,7 @@ def test_what_cannot_be_listed_is_refused():
 def test_enumeration_evaluates_in_double_precision():
     """A strong coupling: log Z and a mean would be off by 0.001 in single precision."""
     model = lw.Lattice((4, 3), 400, 0.01)
-    for one, other in zip(enumerated(model), exact(model), strict=True):
+    for one, other in zip(sum_all_states(model), exact(model), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-9)
     assert model.bias.dtype == torch.float32
     _, law = distribution(model)
@@ -152,13 +152,13 @@ def test_enumeration_evaluates_in_double_precision():
 
 def test_a_function_that_needs_single_precision_is_enumerated_in_it():
     weight = torch.tensor([0.5, -1.0])
-    result = enumerated(lw.Function(lambda x: x @ weight, lw.Binary(2)))
+    result = sum_all_states(lw.Function(lambda x: x @ weight, lw.Binary(2)))
     assert float(result.log_z) == pytest.approx(float(weight.double().exp().log1p().sum()), 1e-6)
 
 
 def hidden_sum(model):
     domain, size, evaluate = model.hidden_layer()
-    return _summed(domain, evaluate, size)
+    return _sum_states(domain, evaluate, size)
 
 
 @pytest.mark.parametrize("hidden", [17, 8])

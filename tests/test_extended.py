@@ -16,7 +16,7 @@ from torch import Generator
 import latticework as lw
 from latticework.models.distributions import normal_like
 from latticework.samplers.base import acceptance
-from latticework.samplers.pavg import learnt_hessian
+from latticework.samplers.pavg import learn_hessian
 from latticework.samplers.swendsen_wang import clusters, interactions
 from latticework.sampling.checking.targets import Target
 
@@ -142,21 +142,21 @@ def test_the_hessian_is_learnt():
     """A target that does not say it is quadratic: the regression of its gradient is exact."""
     exact = QUADRATIC["graph"]
     model = lw.Function(exact, exact.domain)
-    learnt = learnt_hessian(model, lw.AVG(1.0), 40, torch.zeros(1, 12))
+    learnt = learn_hessian(model, lw.AVG(1.0), 40, torch.zeros(1, 12))
     torch.testing.assert_close(learnt, 8 * exact.coupling, rtol=0.02, atol=0.02)
     assert least_acceptance(lw.PAVG(1.0, burn_in=40), model) > 0.9
-    assert not learnt_hessian(model, lw.AVG(1.0), 0, torch.zeros(1, 12)).any()
+    assert not learn_hessian(model, lw.AVG(1.0), 0, torch.zeros(1, 12)).any()
 
 
 def test_what_is_learnt_is_one_for_all_step_sizes():
     """A search over step sizes learns it once, and its choice alone gives the same sampler."""
     model, x = TARGETS["rbm"].model, torch.zeros(2, 4)
-    shared = lw.PAVG(2.0, **lw.PAVG(0.5, burn_in=20).learnt(x, model))
+    shared = lw.PAVG(2.0, **lw.PAVG(0.5, burn_in=20).learn_fields(x, model))
     own, other = lw.PAVG(2.0, burn_in=20), lw.PAVG(2.0, 20, None, 0.1)
     root = shared.init(x, model).root
     assert torch.equal(root, own.init(x, model).root)
     assert not torch.equal(root, other.init(x, model).root)
-    assert shared.learnt(x, model) == {}
+    assert shared.learn_fields(x, model) == {}
 
 
 # Parallel tempering.

@@ -12,7 +12,7 @@ from plain import agree
 from torch import Generator
 
 import latticework as lw
-from latticework.models.factors import Factor
+from latticework.models.tables import Factor
 
 
 def network(values: int | list[int], sites: int, scopes: list[tuple[int, ...]]) -> lw.Factors:
@@ -114,7 +114,7 @@ def test_the_normaliser_of_a_bayesian_network_is_one():
     first, step = np.array([0.3, 0.7]), np.array([[0.9, 0.1], [0.2, 0.8]])
     model = lw.Factors([((0,), np.log(first)), ((0, 1), np.log(step)), ((1, 2), np.log(step))])
     assert float(lw.exact(model).log_z) == pytest.approx(0, abs=1e-6)
-    given = lw.exact(model.given({2: 1})).mean
+    given = lw.exact(model.condition_on({2: 1})).mean
     joint = first[:, None] * step * step[:, 1]
     expected = [joint[1].sum() / joint.sum(), joint[:, 1].sum() / joint.sum()]
     torch.testing.assert_close(given, torch.tensor(expected), rtol=1e-5, atol=1e-6)
@@ -141,7 +141,7 @@ def test_a_table_that_changes_counts():
     model, other = network(2, 3, [(0, 1), (1, 2)]), network(2, 3, [(0, 1), (1, 2)])
     model.flat.mul_(2)
     x = lw.Binary(2).enumerate()
-    torch.testing.assert_close(model.given({0: 1})(x), 2 * other.given({0: 1})(x))
+    torch.testing.assert_close(model.condition_on({0: 1})(x), 2 * other.condition_on({0: 1})(x))
 
 
 UAI = """BAYES
@@ -234,15 +234,17 @@ def test_a_network_of_pgmpy_keeps_the_names_of_variables_and_values():
     assert model.names == ("b", "a")
     assert model.domain == lw.Mixed([3, 2])
     assert float(lw.exact(model).log_z) == pytest.approx(0, abs=1e-6)
-    given = model.given({"a": "no"})
+    given = model.condition_on({"a": "no"})
     assert given.names == ("b",)
     assert given.labels == (("x", "y", "z"),)
     np.testing.assert_allclose(lw.exact(given).mean, [[0.2, 0.3, 0.5]], rtol=1e-6)
     expected = np.array([[0.08 / 0.38, 0.3 / 0.38]])
-    np.testing.assert_allclose(lw.exact(model.given({"b": "x"})).mean[:, :2], expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        lw.exact(model.condition_on({"b": "x"})).mean[:, :2], expected, rtol=1e-6
+    )
     with pytest.raises(ValueError, match="'a' must be one of no, yes: 'maybe'"):
-        model.given({"a": "maybe"})
-    squared = lw.exact(lw.Factors.from_pgmpy(Network(), beta=2.0).given({"a": "no"})).mean
+        model.condition_on({"a": "maybe"})
+    squared = lw.exact(lw.Factors.from_pgmpy(Network(), beta=2.0).condition_on({"a": "no"})).mean
     np.testing.assert_allclose(squared, [np.array([4, 9, 25]) / 38], rtol=1e-6)
 
 
@@ -317,11 +319,11 @@ def test_names_and_values_that_are_not_there_are_named():
         labels=[["no", "yes"]] * 3,
     )
     with pytest.raises(ValueError, match="a name or a number from 0 to 2, got 'wett'; .*'wet'"):
-        model.given({"wett": "yes"})
+        model.condition_on({"wett": "yes"})
     with pytest.raises(ValueError, match="'wet' must be one of no, yes: 'yess'"):
-        model.given({"wet": "yess"})
+        model.condition_on({"wet": "yess"})
     with pytest.raises(ValueError, match="value of 0 must be a number, got 'yes'; .* no labels"):
-        lw.Graph([(0, 1)], 0.5).given({0: "yes"})
+        lw.Graph([(0, 1)], 0.5).condition_on({0: "yes"})
 
 
 def test_a_bif_file_gives_the_posterior_by_hand(tmp_path):
@@ -330,7 +332,7 @@ def test_a_bif_file_gives_the_posterior_by_hand(tmp_path):
     model = lw.read_graph(tmp_path / "w.bif")
     assert model.names == ("Rain", "Sprinkler", "Grass")
     assert model.labels == (("dry", "wet"), ("off", "low", "high"), ("dry", "wet"))
-    given = lw.exact(model.given({"Grass": "wet"})).mean
+    given = lw.exact(model.condition_on({"Grass": "wet"})).mean
     wet = np.array([[0.0, 0.7 * 0.3, 0.9 * 0.2], [0.8 * 0.9, 0.9 * 0.1, 0.0]]) * [[0.8], [0.2]]
     np.testing.assert_allclose(given[0, 1], wet[1].sum() / wet.sum(), atol=1e-6)
     np.testing.assert_allclose(given[1], wet.sum(0) / wet.sum(), atol=1e-6)
@@ -371,9 +373,9 @@ def test_summary_and_verdict_name_each_value_that_there_is_by_its_label(tmp_path
         mixed: rows,
         three: [f"{name}, {value}" for name in ("rain", "wet", "cold") for value in "ab3"],
         two: ["rain, yes", "wet, yes", "cold, yes"],
-        mixed.given({"cold": "no"}): rows[:5],
-        mixed.given({"wet": "damp"}): [*rows[:2], *rows[5:]],
-        mixed.given(torch.tensor([[np.nan, np.nan, 0], [np.nan, np.nan, 1]])): rows[:5],
+        mixed.condition_on({"cold": "no"}): rows[:5],
+        mixed.condition_on({"wet": "damp"}): [*rows[:2], *rows[5:]],
+        mixed.condition_on(torch.tensor([[np.nan, np.nan, 0], [np.nan, np.nan, 1]])): rows[:5],
         lw.Factors([((0, 1), np.zeros((2, 3)))]): ["0, 0", "0, 1", "1, 0", "1, 1", "1, 2"],
     }
     for number, (model, entries) in enumerate(expected.items()):

@@ -15,9 +15,12 @@ from torch import Generator, nn
 
 import latticework as lw
 from latticework.models.distributions import Tape, normal_like, random_integers
-from latticework.samplers import fused
+from latticework.samplers import fused_block
 from latticework.samplers.compiled.philox import fill_units, step_keys
-from latticework.samplers.fused import Fused, NotFusedError
+from latticework.samplers.fused import Fused
+from latticework.samplers.fused_recording import record_step
+from latticework.samplers.inductor import NotFusedError
+from latticework.samplers.sums import SumRequest
 from latticework.sampling.checking.check_case import counts
 from latticework.sampling.engine import (
     MIN_STEPS_TO_FUSE,
@@ -35,7 +38,7 @@ FIELD, WAVE = torch.linspace(-2, 2, 20), torch.linspace(-1, 1, 18)
 def short_blocks():
     """Blocks of two steps, which compile sooner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused, "BLOCK", 2)
+        patch.setattr(fused_block, "BLOCK_STEPS", 2)
         yield
 
 
@@ -111,7 +114,7 @@ LATTICE = lw.Lattice((3, 4), 0.2).double()
 )
 def test_compiled_steps_make_the_decisions_of_eager_ones(name, model, monkeypatch):
     """One of each kind of step. Blocks of one step compile sooner."""
-    monkeypatch.setattr(fused, "BLOCK", 1)
+    monkeypatch.setattr(fused_block, "BLOCK_STEPS", 1)
     follow(parse_sampler(name), model)
 
 
@@ -181,7 +184,7 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     model = lw.sherrington_kirkpatrick(100, 0.5)
     with torch.no_grad():
         state = lw.DMALA().at(model.domain.uniform(100, Generator().manual_seed(0)), model)
-        graph, *_ = fused._recorded(lw.DMALA(), model, state)
+        graph, *_ = record_step(lw.DMALA(), model, state)
     names = {str(node.target) for node in graph.graph.nodes}
     assert "aten.addmm.default" in names
     assert not any("mkldnn" in name for name in names)
@@ -230,13 +233,13 @@ def test_another_law_is_noticed(wrong):
 @pytest.fixture
 def interpreted(uncompiled, monkeypatch):
     """Blocks of two steps that PyTorch interprets, for what is done with them."""
-    monkeypatch.setattr(fused, "BLOCK", 2)
+    monkeypatch.setattr(fused_block, "BLOCK_STEPS", 2)
 
 
 @pytest.mark.slow
 def test_numbers_depend_on_the_seed_alone(monkeypatch):
     """Not on how steps are divided into readings, on threads, or on a stop in mid-block."""
-    monkeypatch.setattr(fused, "CALLS", 4)
+    monkeypatch.setattr(fused_block, "MAX_BLOCKS_AT_ONCE", 4)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
     x = started(model, double=False)
@@ -259,7 +262,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
 def test_sums_are_those_of_single_steps(interpreted):
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, x = Fused(lw.DMALA()), started(model, double=False)
-    wanted = fused.SumRequest(total=True, draws=3, traced=5, changed=True)
+    wanted = SumRequest(total=True, draws=3, traced=5, changed=True)
     with torch.no_grad():
         state = kernel.init(x, model)
         _, sums = kernel.advance(state, model, Generator().manual_seed(2), 7, wanted)
@@ -482,7 +485,7 @@ def test_states_without_a_number_are_never_entered():
     x[:, :4] = 1
     with torch.no_grad():
         state = kernel.at(x, model)
-        rng, wanted = Generator().manual_seed(0), fused.SumRequest(draws=200, traced=CHAINS)
+        rng, wanted = Generator().manual_seed(0), SumRequest(draws=200, traced=CHAINS)
         _, sums = kernel.advance(state, model, rng, 200, wanted)
     ones = sums.trace.sum(-1)
     assert (ones % 3 != 0).all()

@@ -15,7 +15,7 @@ import latticework as lw
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.compiled.sweep_graph import CHUNK
-from latticework.samplers.sweep import TIE, TRIED
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 
 DATA = Path(os.environ.get("LATTICEWORK_DATA", "data"))
 
@@ -189,7 +189,7 @@ def plain_sweep(
                 level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]
                 rarer = level < 1 / (1 + np.exp(abs(odds)))
                 gain = odds * (other - x[site])
-                share = TRIED if abs(gain) <= TIE else 1
+                share = TIE_SHARE if abs(gain) <= TIE_NATS else 1
                 tried = other if level < share * min(1, np.exp(gain)) else x[site]
                 x[site] = tried if metropolis else rarer != (odds > 0)
             chunk += 1
@@ -289,7 +289,10 @@ def test_networkx():
 
 def test_draws_have_the_names_of_the_graph():
     graph = lw.Graph([[0, 1], [1, 2]], 0.5, names=["rain", 7, "wet"])
-    for model, names in ((graph, ["rain", "7", "wet"]), (graph.given({7: 1}), ["rain", "wet"])):
+    for model, names in (
+        (graph, ["rain", "7", "wet"]),
+        (graph.condition_on({7: 1}), ["rain", "wet"]),
+    ):
         result = lw.sample(model, "gibbs", steps=20, diagnose=False)
         assert list(result.summary().index[1:]) == [f"x[{name}]" for name in names]
     result = lw.sample(graph, "gibbs", steps=20, diagnose=False, names=list("abc"))
@@ -478,7 +481,7 @@ def test_evidence_of_uai(tmp_path, text):
     (tmp_path / "graph.uai.evid").write_text(text)
     assert lw.read_evidence(tmp_path / "graph.uai.evid") == {0: 1, 2: 0}
     (tmp_path / "graph.uai").write_text(UAI)
-    known = lw.read_graph(tmp_path / "graph.uai").given(
+    known = lw.read_graph(tmp_path / "graph.uai").condition_on(
         lw.read_evidence(tmp_path / "graph.uai.evid")
     )
     assert known.domain.dim == 1

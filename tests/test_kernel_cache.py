@@ -147,10 +147,10 @@ def test_all_folders_are_made_for_their_owner_alone(tmp_path):
 PLANTED = """
 import os, tempfile
 from pathlib import Path
-from latticework.samplers import fused
+from latticework.samplers import inductor
 shared = Path(tempfile.gettempdir(), "torchinductor_" + os.environ["USER"])
 shared.mkdir(mode=0o777)
-fused.use_private_folder()
+inductor.use_private_folder()
 import torch
 from torch._inductor import codecache
 from torch._inductor.runtime.cache_dir_utils import cache_dir

@@ -29,7 +29,7 @@ from latticework.sampling.checking import variations
 from latticework.sampling.checking.check_case import CheckCase, counts
 from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.checking.law import Law
-from latticework.sampling.checking.suite import CHECKS, search
+from latticework.sampling.checking.suite import CHECKS, follow_chains
 from latticework.sampling.checking.targets import Target
 from latticework.sampling.devices import find_device
 
@@ -140,7 +140,7 @@ def test_moves_connect_all_states_where_values_tie(row):
 def test_chains_visit_all_states_where_values_tie(row):
     """What chains do in 64 steps connects every state with every other."""
     for name in row.ties:
-        _, moved, _ = search(CheckCase(row.sampler, TARGETS[name], 1e-6), 1024, 64)
+        _, moved, _ = follow_chains(CheckCase(row.sampler, TARGETS[name], 1e-6), 1024, 64)
         assert is_connected(moved), name
 
 
@@ -275,7 +275,7 @@ def test_states_without_probability_are_never_entered(row, monkeypatch):
 
     4,000 chains of 8 steps enter a state that has a share of 10^-3 of the moves.
     """
-    monkeypatch.setattr(variations, "MASKED", (4000, 8))
+    monkeypatch.setattr(variations, "MASKED_CHAINS_AND_STEPS", (4000, 8))
     case = CheckCase(row.sampler, TARGETS[row.targets[0]], 1e-9)
     for name in ("impossible states", "unknown states"):
         outcome = CHECKS[name](case)

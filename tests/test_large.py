@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 import latticework as lw
 from latticework.models.distributions import (
-    LARGE,
+    FUSING_ENTRIES,
     TWO_STAGES_FROM,
     draw_categorical,
     softplus_sum,
@@ -24,9 +24,9 @@ def rng(seed: int = 0) -> Generator:
 
 @pytest.mark.parametrize("n", [1, 2, 31, 33, 500, 784])
 def test_softplus_sum(n):
-    z = torch.randn(LARGE // n + 1, n, generator=rng()) * 20
+    z = torch.randn(FUSING_ENTRIES // n + 1, n, generator=rng()) * 20
     z[0], z[1], z[2] = 1e4, -1e4, torch.inf
-    assert z.numel() >= LARGE
+    assert z.numel() >= FUSING_ENTRIES
     given, expected = z.clone(), softplus(z.double()).sum(-1)
     torch.testing.assert_close(softplus_sum(z).double(), expected, rtol=2e-6, atol=2e-6)
     assert torch.equal(z, given)
@@ -34,7 +34,7 @@ def test_softplus_sum(n):
     assert softplus_sum(z)[3].isnan()
 
 
-@pytest.mark.parametrize("shape", [(LARGE,), (3, LARGE // 2 + 1)])
+@pytest.mark.parametrize("shape", [(FUSING_ENTRIES,), (3, FUSING_ENTRIES // 2 + 1)])
 def test_uniform_like(shape):
     u = uniform_like(torch.empty(shape), rng())
     assert u.shape == shape
@@ -63,7 +63,7 @@ def test_uniform_numbers_of_extreme_bits_are_below_1(monkeypatch, half):
     """Both halves of every random integer are `half`, as a signed number."""
     bits = (half << 32) | (half & 0xFFFFFFFF)
     monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_, **__: self.fill_(bits))
-    u = uniform_like(torch.empty(LARGE), rng())
+    u = uniform_like(torch.empty(FUSING_ENTRIES), rng())
     assert len(u.unique()) == 1
     assert 0.9 < u[0] < 1
 
@@ -86,7 +86,7 @@ def test_draw_categorical(n):
     assert p_value(law.roll(1)) < 1e-4  # control
 
 
-@pytest.mark.parametrize("width", [3, LARGE])
+@pytest.mark.parametrize("width", [3, FUSING_ENTRIES])
 def test_select_rows(width):
     new, old = torch.randn(2, 3, width, generator=rng())
     new[1, 0], old[0, 0], new[0, 1], old[1, 1] = torch.nan, torch.nan, torch.inf, -0.0

@@ -6,12 +6,14 @@ import inspect
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from documented import ROOT
 
 import latticework
 from latticework.models.base import EnergyModel
+from latticework.moved import PLACES, RenamedMethods, take_old_methods
 from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.skeleton import Skeleton
 
@@ -138,6 +140,58 @@ def test_names_that_moved_work_with_a_warning():
     with pytest.warns(DeprecationWarning, match="import it from latticework.sampling.chain"):
         moved = latticework.Poisoned
     assert moved is importlib.import_module("latticework.sampling.chain").Poisoned
+
+
+@pytest.mark.parametrize("module", PLACES)
+def test_names_that_left_a_module_work_there_with_a_warning(module):
+    for name, place in PLACES[module].items():
+        with pytest.warns(DeprecationWarning, match=f"{name} moved to {place}"):
+            old = getattr(importlib.import_module(module), name)
+        assert old is getattr(importlib.import_module(place), name)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        importlib.import_module(module).no_such_name  # noqa: B018
+
+
+def renamed_classes() -> list[type]:
+    for module in ("models.base", "samplers.base", "sampling.adaptation", "sampling.chain"):
+        importlib.import_module(f"latticework.{module}")
+    importlib.import_module("latticework.experiments.runs.run")
+    return [kind for kind in RenamedMethods.__subclasses__() if kind.__module__ in sys.modules]
+
+
+def all_subclasses(kind: type) -> list[type]:
+    return [kind, *(found for each in kind.__subclasses__() for found in all_subclasses(each))]
+
+
+@pytest.mark.parametrize("kind", renamed_classes(), ids=lambda kind: kind.__name__)
+def test_methods_under_their_old_names_work_with_a_warning(kind):
+    """Called from outside, by super(), and defined by a subclass, in each class that has them."""
+    for old, new in kind.old_names.items():
+        owners = [each for each in all_subclasses(kind) if new in vars(each)]
+        assert owners, f"{kind.__name__}.{new}"
+        for owner in owners:
+            with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+                method = getattr(owner, old)
+            assert method == getattr(owner, new)
+        with pytest.warns(DeprecationWarning, match=f"defines {old}, whose name is now {new}"):
+            late = type("Late", owners[0].__mro__[:1], {old: lambda *words: (words[1:], "late")})
+        assert vars(late)[new](None, 1) == ((1,), "late")
+
+
+def test_old_methods_of_a_model_call_the_new_ones():
+    class Doubled(latticework.Lattice):
+        def condition_on(self, known):
+            return super().given({0: 1, **known})
+
+    with pytest.warns(DeprecationWarning, match="given is now condition_on"):
+        assert Doubled([2, 2], 0.3).given({1: 0}).domain.dim == 2
+
+
+def test_trackers_with_old_methods_get_the_new_ones():
+    old = SimpleNamespace(result=list, show=len)
+    with pytest.warns(DeprecationWarning, match="is now log_"):
+        new = take_old_methods(old, {"result": "log_headline", "show": "log_files"})
+    assert (new.log_headline, new.log_files) == (list, len)
 
 
 def test_every_sampler_and_model_is_public():

@@ -65,7 +65,7 @@ def logged(name, path, *, last_step=None, rows=ROWS, **settings):
     run = Run(path, loggers=[logger])
     for step, values in rows:
         run.log(step, **values)
-    logger.result(NUMBERS)
+    logger.log_headline(NUMBERS)
     logger.finish()
 
 
@@ -146,7 +146,7 @@ def test_a_run_writes_to_both_trackers_in_its_own_folder(tmp_path):
 def test_a_tracker_that_is_added_later_gets_the_record(tmp_path, monkeypatch, added, before):
     """Once, as if it had been there; the record stays."""
     if "logger=wandb" in before:  # its own files are tested above
-        for method in ("start", "log", "result", "finish"):
+        for method in ("start", "log", "log_headline", "finish"):
             monkeypatch.setattr(WandB, method, lambda *_: None)
     words = ("model.shape=[2,2]", "scale=smoke", "sampler=gwg")
     assert command_line(*words, *before, outputs=tmp_path) == 0
@@ -184,7 +184,7 @@ def test_the_figures_of_a_command_are_media(tmp_path):
     ("method", "told"),
     [
         ("log", "a tracker failed and gets no more rows, which metrics.csv has"),
-        ("result", "the run is finished, but its tracker did not get the results"),
+        ("log_headline", "the run is finished, but its tracker did not get the results"),
         ("finish", "a tracker could not end"),
     ],
 )

@@ -23,16 +23,10 @@ from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.diagnostics import (
-    convergence,
-    largest_r_hat,
-    quantities,
-    round_noise,
-    verdict,
-)
+from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, round_noise
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
-    MMD,
     Acceptance,
     Changed,
     EnsembleError,
@@ -41,10 +35,10 @@ from latticework.sampling.metrics import (
     Reference,
     Steps,
     Trace,
-    mmd_squared,
     second_half,
 )
-from latticework.sampling.sample import ChainAcceptance
+from latticework.sampling.mmd import MMD, mmd_squared
+from latticework.sampling.verdict import verdict
 
 EVERY = SumRequest(changed=True)
 
@@ -400,7 +394,7 @@ def test_a_large_mean_does_not_hide_the_error(offset):
 def test_quantities_in_parts_have_the_numbers_of_all_at_once(monkeypatch):
     draws = np.random.default_rng(0).integers(0, 3, (3, 50, 7))
     whole = quantities(draws)
-    monkeypatch.setattr(diagnostics, "AT_ONCE", 3 * 50 * 2)
+    monkeypatch.setattr(diagnostics, "NUMBERS_AT_ONCE", 3 * 50 * 2)
     for name, values in quantities(draws).items():
         np.testing.assert_array_equal(values, whole[name])
 

@@ -175,7 +175,7 @@ def test_caches_of_dense_couplings_do_not_drift(kind):
         site = torch.randint(model.domain.dim, (1,), generator=rng)
         value = torch.randint(model.domain.moves, (4, 1), generator=rng)
         y = model.domain.move_one(x, site * model.domain.moves + value)
-        cache = model.moved(cache, x, site, y.index_select(1, site))
+        cache = model.update_cache(cache, x, site, y.index_select(1, site))
         x, truth = y, exact.cache(y.double())[0]
     assert (cache[0] - truth - error).abs().max() < 1e-6
 
@@ -199,7 +199,7 @@ def test_caches_of_sums_do_not_drift(kind):
     sites = torch.randint(model.domain.dim, (200, 1), generator=rng)
     for number, site in enumerate(torch.cat((sites, sites.flip(0)))):
         new = 1 - x.index_select(1, site)
-        cache = model.moved(model.conditional(x, cache, site)[1], x, site, new)
+        cache = model.update_cache(model.conditional(x, cache, site)[1], x, site, new)
         x = x.index_copy(1, site, new)
         assert number or not torch.equal(cache[0], before)
     assert (cache[0] - before).abs().max() < 1e-10 * before.abs().max()

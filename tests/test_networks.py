@@ -64,7 +64,7 @@ EVIDENCE = {
 @pytest.mark.parametrize(("name", "known"), [(n, k) for n, ks in EVIDENCE.items() for k in ks])
 def test_marginals_are_those_of_elimination(name, known):
     _, infer, model = network(name)
-    given = model.given(known)
+    given = model.condition_on(known)
     for variable, labels, mean in zip(given.names, given.labels, means(given), strict=True):
         expected = posterior(infer, variable, labels, known)
         np.testing.assert_allclose(mean[: len(labels)], expected, atol=1e-5)
@@ -84,7 +84,7 @@ def test_what_is_left_of_alarm(seed):
     draw = forward(theirs, labels, 1, seed)
     free = np.random.default_rng(seed).choice(model.names, 8, replace=False)
     known = {name: labels[name][int(draw[name][0])] for name in model.names if name not in free}
-    given = model.given(known)
+    given = model.condition_on(known)
     assert set(given.names) == set(free)
     for variable, own, mean in zip(given.names, given.labels, means(given), strict=True):
         expected = posterior(infer, variable, own, known)
@@ -108,7 +108,7 @@ def largest_z(name: str, known: dict, sampler: lw.Sampler, steps: int) -> float:
     agree = np.ones(20 * CHAINS, bool)
     for variable, label in known.items():
         agree &= found[variable] == labels[variable].index(label)
-    given = model.given(known)
+    given = model.condition_on(known)
     codes = np.stack([found[variable][agree][:CHAINS] for variable in given.names], 1)
     x = torch.from_numpy(codes)
     most = max(map(len, given.labels))

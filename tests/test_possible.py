@@ -118,7 +118,7 @@ MODELS = {
     "three colours of a torus": Factors([(edge, differ(3)) for edge in grid(6, True)]),
     "Potts model of a grid": lw.GraphPotts(grid(12), NOT, 3),
     "Potts model of a torus": lw.LatticePotts((6, 6), 3, NOT),
-    "Potts model, its corner known": lw.GraphPotts(grid(12), NOT, 3).given({0: 2, 143: 1}),
+    "Potts model, its corner known": lw.GraphPotts(grid(12), NOT, 3).condition_on({0: 2, 143: 1}),
     "Potts model of lists": lw.GraphPotts(grid(8), NOT, 4, lists_of_three(64)),
     "independent set": Factors([(edge, [[0, 0], [0, NOT]]) for edge in grid(10)]),
     "independent set of a size": Factors(
@@ -127,11 +127,13 @@ MODELS = {
     "one-hot groups": one_hot_groups(12, 6),
     "permutation": permutations(9),
     "hidden Markov model": hidden_markov(40),
-    "its hidden states": hidden_markov(8).given(dict(enumerate([0, 0, 1, 1, 1, 0, 0, 1], start=8))),
+    "its hidden states": hidden_markov(8).condition_on(
+        dict(enumerate([0, 0, 1, 1, 1, 0, 0, 1], start=8))
+    ),
     "adder": adder(10),
-    "adder backwards": adder(10).given({20 + i: i % 2 for i in range(10)}),
-    "sprinkler": network().given({"wet": "yes"}),
-    "chain of a size, ends known": of_chain(24).with_ones(7).given({0: 1.0, 23: 0.0}),
+    "adder backwards": adder(10).condition_on({20 + i: i % 2 for i in range(10)}),
+    "sprinkler": network().condition_on({"wet": "yes"}),
+    "chain of a size, ends known": of_chain(24).with_ones(7).condition_on({0: 1.0, 23: 0.0}),
 }
 
 
@@ -170,14 +172,14 @@ def test_chains_with_evidence_of_their_own_start():
     model = hidden_markov(8)
     known = torch.full((3, 16), torch.nan)
     known[:, 8:] = torch.tensor([[0, 0, 1, 1, 1, 0, 0, 1], [0] * 8, [1, 1, 0, 0, 1, 1, 0, 0]])
-    conditioned = model.given(known)
+    conditioned = model.condition_on(known)
     x = draw_possible(conditioned, 3, rng())
     assert conditioned.log_prob(x).isfinite().all()
     found = lw.sample(conditioned, "gibbs", steps=5, diagnose=False)
     assert found.log_prob.isfinite().all()
     known[1, 8:] = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1])  # a hidden state stays two steps at least
     with pytest.raises(NoStateError, match="given the known values of chain 1"):
-        draw_possible(model.given(known), 3, rng())
+        draw_possible(model.condition_on(known), 3, rng())
 
 
 # The search, against enumeration.
@@ -250,7 +252,7 @@ def test_a_search_ends(monkeypatch):
 )
 def test_values_that_a_table_excludes_are_refused_when_they_are_given(model, known, told):
     with pytest.raises(ValueError, match=f"known values of {told}.*probability 0"):
-        model.given(known)
+        model.condition_on(known)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +269,10 @@ def test_values_that_a_table_excludes_are_refused_when_they_are_given(model, kno
 )
 def test_impossible_evidence_is_refused_as_such(model, known):
     with pytest.raises(ValueError, match="known values|evidence") as caught:
-        lw.sample(model.given(known), "gibbs", steps=2)
+        lw.sample(model.condition_on(known), "gibbs", steps=2)
     assert "impossible" in str(caught.value)
     with pytest.raises(ValueError, match="impossible"):
-        lw.exact(model.given(known))
+        lw.exact(model.condition_on(known))
 
 
 # Functions, which tell nothing but their values.

@@ -14,7 +14,12 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models import distributions
-from latticework.models.distributions import LARGE, bernoulli, bernoulli_mask, draw_categorical
+from latticework.models.distributions import (
+    FUSING_ENTRIES,
+    bernoulli,
+    bernoulli_mask,
+    draw_categorical,
+)
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.langevin_pair import propose
 from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
@@ -23,7 +28,7 @@ from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
 
 PROBABILITIES = [3e-8, 1e-7, 7e-7]
-SIZES = [2**13, 2**16]  # on either side of LARGE
+SIZES = [2**13, 2**16]  # on either side of FUSING_ENTRIES
 
 
 @pytest.fixture
@@ -61,8 +66,8 @@ def decisions(p):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["happens", "a rare 1", "a rare 0"])
 def test_rare_decisions(kind, size, p):
-    """On either side of LARGE."""
-    assert (size < LARGE) == (size == SIZES[0])
+    """On either side of FUSING_ENTRIES."""
+    assert (size < FUSING_ENTRIES) == (size == SIZES[0])
     count = int(decisions(p)[kind](torch.empty(size)).sum())
     assert abs(count - p * 2**32) < 2.5
 
@@ -86,7 +91,7 @@ def extremes(monkeypatch):
         return self.copy_(numbers[torch.randint(len(numbers), self.shape, generator=rng)])
 
     monkeypatch.setattr(torch.Tensor, "uniform_", uniform)
-    monkeypatch.setattr(distributions, "FEW", 0)
+    monkeypatch.setattr(distributions, "MAX_BERNOULLI_ENTRIES", 0)
 
 
 @pytest.mark.usefixtures("extremes")

@@ -1,8 +1,8 @@
 """Every rewrite of a target keeps log pi, constants included: the table of models and rewrites.
 
-`given` drops known sites, compiled forms drop all but differences, a path changes the target and
-comes back. A constant that is lost there is a wrong log Z, and no sampler notices it. Truth is the
-log-probability that the model was written with, at all states.
+`condition_on` drops known sites, compiled forms drop all but differences, a path changes the target
+and comes back. A constant that is lost there is a wrong log Z, and no sampler notices it. Truth is
+the log-probability that the model was written with, at all states.
 """
 
 import copy
@@ -17,9 +17,10 @@ from torch import Tensor
 
 import latticework as lw
 from latticework.models import base, conditioned
-from latticework.models.annealed import GeometricPath, path_of
-from latticework.models.forms import IMPOSSIBLE, change, tempered
+from latticework.models.annealed import GeometricPath
+from latticework.models.forms import IMPOSSIBLE, change, temper_form
 from latticework.models.graph_files import read_graph
+from latticework.models.paths import path_of
 from latticework.sampling.exact import exact
 
 LEFT_OUT = ("integers", "naturals")  # infinitely many states
@@ -50,10 +51,12 @@ MODELS = {
     "bits": lw.quadratic_ising((4,), 0.3, 0.2, 0.0, 1.0),
     "sine": lw.Sine(0.3, 0.2, 0.4),
     "function": lw.Function(wave, lw.Binary(4)),
-    "restricted graph": lw.Graph([[0, 1], [1, 2], [2, 3]], 0.7, 0.3, offset=-2).given({1: 1}),
-    "restricted dense": lw.sherrington_kirkpatrick(5, 1.5).given({2: 1, 4: 0}),
-    "restricted rbm": scattered(lw.RBM(5, 2), 3).given({0: 1, 3: 0}),
-    "restricted tables": TARGETS["network"].model.given({1: 1}),
+    "restricted graph": lw.Graph([[0, 1], [1, 2], [2, 3]], 0.7, 0.3, offset=-2).condition_on(
+        {1: 1}
+    ),
+    "restricted dense": lw.sherrington_kirkpatrick(5, 1.5).condition_on({2: 1, 4: 0}),
+    "restricted rbm": scattered(lw.RBM(5, 2), 3).condition_on({0: 1, 3: 0}),
+    "restricted tables": TARGETS["network"].model.condition_on({1: 1}),
 }  # fmt: skip
 CLASSES = {type(model) for model in MODELS.values()}
 
@@ -86,7 +89,7 @@ def given(model: lw.EnergyModel, sites: list[int]) -> lw.EnergyModel:
     for site in sites:
         value = float(codes[site])
         known[site] = value if labels is None else labels[site][int(value)]
-    return model.given(known)
+    return model.condition_on(known)
 
 
 def given_once(model, every):
@@ -101,11 +104,11 @@ def given_twice(model, every):
 def given_per_chain(model, every):
     known = torch.full((1, len(every)), torch.nan)
     known[:, -1] = last_value(model, every[-1])
-    return [model.given(known)]
+    return [model.condition_on(known)]
 
 
 def plain(model, every):
-    """What `given` is for a model without a closed form."""
+    """What `condition_on` is for a model without a closed form."""
     known = {every[0]: last_value(model, every[0])}
     evidence = conditioned.Evidence(model.domain, known, model.names, model._evidence())
     return [conditioned.Conditioned(model, evidence)]
@@ -153,14 +156,14 @@ def test_log_z_is_that_of_the_evidence(name):
     for value in numbers or range(int(last_value(model, 0)) + 1):
         known = torch.full((model.domain.dim,), torch.nan)
         known[0] = value
-        parts.append(exact(model.given(known)).log_z.double())
+        parts.append(exact(model.condition_on(known)).log_z.double())
     same(torch.stack(parts).logsumexp(0), exact(model).log_z, 1e-5)
 
 
 def test_evidence_by_hand():
     net = lw.Factors([((0,), np.log([0.3, 0.7])), ((0, 1), np.log([[0.9, 0.1], [0.2, 0.8]]))])
-    assert math.isclose(float(exact(net.given({0: 1})).log_z), math.log(0.7), rel_tol=1e-6)
-    assert math.isclose(float(exact(net.given({1: 1})).log_z), math.log(0.59), rel_tol=1e-6)
+    assert math.isclose(float(exact(net.condition_on({0: 1})).log_z), math.log(0.7), rel_tol=1e-6)
+    assert math.isclose(float(exact(net.condition_on({1: 1})).log_z), math.log(0.59), rel_tol=1e-6)
 
 
 def at_the_end(path: lw.AnnealedModel) -> lw.AnnealedModel:
@@ -222,9 +225,9 @@ def test_a_form_has_the_differences_of_log_pi(name, power):
     first = int(values.isfinite().nonzero()[0])
     if power != 1 and type(form).__name__ == "RBMForm":
         with pytest.raises(ValueError, match="RBM"):
-            tempered(form, power)
+            temper_form(form, power)
         return
-    form = tempered(form, power) if power != 1 else form
+    form = temper_form(form, power) if power != 1 else form
     for y in states:
         x, total = states[first].clone(), 0.0
         for site in range(model.domain.dim):
@@ -263,7 +266,7 @@ def test_a_graph_of_a_bqm_and_back_keeps_log_pi(kind, beta):
     same(graph.log_prob(x), -beta * energies)
     again = lw.Graph.from_bqm(graph.to_bqm(beta), beta)
     same(again.log_prob(x), -beta * energies)
-    smaller = graph.given({"b": 1})
+    smaller = graph.condition_on({"b": 1})
     free = smaller.domain.enumerate()
     place = (x.unsqueeze(0) == smaller.complete(free).unsqueeze(1)).all(-1).long().argmax(1)
     same(smaller.log_prob(free), -beta * energies[place])

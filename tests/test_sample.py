@@ -15,7 +15,8 @@ from torch import nn
 import latticework as lw
 from latticework.models.base import NotDifferentiableError
 from latticework.sampling import sample as sampling
-from latticework.sampling.targets import parsed_domain
+from latticework.sampling import sample_arguments
+from latticework.sampling.targets import parse_domain
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
 WEIGHTS = torch.linspace(-1, 1, 5)
@@ -158,12 +159,12 @@ def test_ways_to_say_the_domain(given, domain):
 
 
 def test_domains_of_a_command_line():
-    assert parsed_domain("spins:7") == lw.Binary(7, -1, 1)
-    assert parsed_domain("categorical:7,3") == lw.Categorical(7, 3)
-    assert parsed_domain("naturals:2") == lw.Integer(2, 1, 0)
+    assert parse_domain("spins:7") == lw.Binary(7, -1, 1)
+    assert parse_domain("categorical:7,3") == lw.Categorical(7, 3)
+    assert parse_domain("naturals:2") == lw.Integer(2, 1, 0)
     for wrong in ("binary", "binary:x", "ternary:3", "categorical:4"):
         with pytest.raises(ValueError, match="is not a domain; write binary:SITES"):
-            parsed_domain(wrong)
+            parse_domain(wrong)
 
 
 # Diagnostics.
@@ -257,9 +258,9 @@ def test_what_starts_cannot_show_belongs_to_the_verdict_for_good(tmp_path, chain
 @pytest.mark.parametrize("chains", [1, 2, 9])
 def test_starts_are_alike_or_not_on_every_domain(domain, chains):
     random = domain.uniform(chains, torch.Generator().manual_seed(0))
-    assert sampling._equal_starts(random) == ""
+    assert sample_arguments.describe_equal_starts(random) == ""
     same = random[:1].expand_as(random)
-    assert ("agree in 40 of 40" in sampling._equal_starts(same)) == (chains > 1)
+    assert ("agree in 40 of 40" in sample_arguments.describe_equal_starts(same)) == (chains > 1)
 
 
 def test_the_documented_functions_of_x_have_verdicts_and_rows(capsys):
@@ -409,8 +410,8 @@ def test_draws_that_do_not_fit_are_refused_before_the_first_step(
     monkeypatch, steps, thin, diagnose, told, engine
 ):
     """Each draw of 100 chains takes 40 bytes for x and 4 for its log-probability."""
-    monkeypatch.setattr(sampling, "free_memory", lambda: 210_000_000)
-    monkeypatch.setattr(sampling, "_draw", lambda *_: pytest.fail("it made steps"))
+    monkeypatch.setattr(sample_arguments, "free_memory", lambda: 210_000_000)
+    monkeypatch.setattr(sampling, "draw_samples", lambda *_: pytest.fail("it made steps"))
     model = lw.Graph([[i, i + 1] for i in range(9)], 0.1)
     with pytest.raises(ValueError, match=told):
         lw.sample(
@@ -419,7 +420,7 @@ def test_draws_that_do_not_fit_are_refused_before_the_first_step(
 
 
 def test_free_memory_is_told_where_the_system_tells_it():
-    free = sampling.free_memory()
+    free = sample_arguments.free_memory()
     assert free is None or 2**20 < free < 2**50
     assert draw(steps=4).draws.shape == (4, 4, 5)
 

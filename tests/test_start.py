@@ -252,7 +252,7 @@ def test_loops_are_not_checked(sampler, model):
     state, _ = sampler.step(sampler.init(x, model), model, rng)  # patterns are listed once
     with NoHostReads():
         state = sampler.refresh(state, model)
-        state = sampler.moved_to(x, state, model)
+        state = sampler.relocate(x, state, model)
         sampler.step(state, model, rng)
 
 

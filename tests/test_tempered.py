@@ -19,16 +19,22 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments.records.record import load_all
-from latticework.models.annealed import path_of
+from latticework.models.paths import path_of
 from latticework.samplers.base import UnsupportedModelError, acceptance
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.fused import Fused
+from latticework.samplers.ladder import (
+    LEARNING_LADDERS,
+    MAX_LEVELS,
+    LadderState,
+    even_schedule,
+    learn_ladder,
+)
 from latticework.samplers.scale import with_scales
-from latticework.samplers.tempered import LADDERS, MAX_LEVELS, LadderState, evenly, learn_ladder
 from latticework.sampling import ladder_estimates
-from latticework.sampling.diagnostics import Convergence
 from latticework.sampling.ladder_estimates import Ladders, LogZ, bennett, estimate, levels_of
+from latticework.sampling.verdict import Convergence
 from workshop.interval_coverage import coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")
@@ -69,7 +75,7 @@ def joint_p(sampler, name, steps=3, chains=20_000, engine=None):
     state = kernel.around(state) if engine else state
     for _ in range(steps):
         state, _ = kernel.step(state, target.model, rng)
-    state = kernel.within(state)
+    state = kernel.unwrap_state(state)
     by_level = state.kernel.x.unflatten(0, (len(b), -1))[state.level.argsort(0), range(chains)]
     assert torch.equal(by_level[-1], state.x)
     size, law, index = len(target.z), laws[0], 0
@@ -148,7 +154,7 @@ def test_recorded_steps_keep_the_joint_law(kernel, name, scales, uncompiled):
 @pytest.mark.slow
 def test_fused_chains_tell_log_z(monkeypatch):
     """Blocks of two steps, compiled; the schedule is learned eagerly and the same."""
-    monkeypatch.setattr("latticework.samplers.fused.BLOCK", 2)
+    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 2)
     target = TARGETS["binary"]
     settings = {"steps": 600, "burn_in": 100, "chains": 8, "diagnose": False, "seed": 0}
     tempered, found = lw.Tempered(lw.GWG(), rounds=4, levels=6), {}
@@ -202,7 +208,7 @@ def test_the_acceptance_of_each_level_is_that_aimed_at(compiled):
     shares = {}
     for goal in (None, 0.6):
         sampler = lw.Tempered(lw.DMALA(0.4), acceptance=goal, levels=5)
-        sampler = replace(sampler, **kernel(sampler).learnt(torch.zeros(1, 16), model))
+        sampler = replace(sampler, **kernel(sampler).learn_fields(torch.zeros(1, 16), model))
         assert sampler.learning_steps == 0
         sampler = kernel(sampler)
         state, total = sampler.init(torch.zeros(32, 16), model), 0
@@ -225,7 +231,7 @@ def test_scales_are_learned_on_a_fixed_schedule():
     given = [0.5, 1.0]
     sampler = lw.Tempered(lw.DMALA(0.4), schedule=given, acceptance=0.7, rounds=3)
     x = torch.zeros(2, *target.domain.shape)
-    fields = sampler.learnt(x, target.model)
+    fields = sampler.learn_fields(x, target.model)
     assert fields["schedule"].tolist() == given
     assert (fields["scales"] != 0.4).all()
     assert len(replace(sampler, **fields).init(x, target.model).scales) == 2
@@ -247,7 +253,7 @@ def test_a_base_near_the_target_needs_fewer_levels():
     x, barriers = torch.zeros(1, 16), []
     for odds in (None, mean.logit()):
         sampler = lw.Tempered(lw.GibbsSweep(), 6, log_odds=odds)
-        found = recorded(replace(sampler, **sampler.learnt(x, model)), model, 1600)
+        found = recorded(replace(sampler, **sampler.learn_fields(x, model)), model, 1600)
         assert errors_off(found.log_z, float(exact), 8) < 5
         barriers.append(found.barrier)
     assert barriers[1] < barriers[0] / 3
@@ -259,15 +265,15 @@ def test_a_learned_base_is_that_of_the_site_means():
     exact, mean = model.log_z_and_mean()
     x = torch.zeros(1, 140)
     sampler = lw.Tempered(lw.GibbsSweep(), 6, learn_base=True)
-    fields = sampler.learnt(x, model)
+    fields = sampler.learn_fields(x, model)
     assert (fields["log_odds"] - mean.logit()).abs().max() < 1.5
     found = recorded(replace(sampler, **fields), model, 400)
     assert errors_off(found.log_z, float(exact), 8) < 5
-    uniform = replace(sampler, learn_base=None).learnt(x, model)
+    uniform = replace(sampler, learn_base=None).learn_fields(x, model)
     assert "log_odds" not in uniform
     assert found.barrier < recorded(replace(sampler, **uniform), model, 400).barrier / 2
     potts = TARGETS["lattice_potts"]
-    assert "log_odds" not in sampler.learnt(potts.states[:1].float(), potts.model)
+    assert "log_odds" not in sampler.learn_fields(potts.states[:1].float(), potts.model)
 
 
 @pytest.mark.parametrize("beta", [1.0, 2.0])
@@ -326,17 +332,17 @@ def test_the_schedule_equalises_rejections():
     model = lw.erdos_renyi(16, 4, 0.35)
     x = torch.zeros(1, 16)
     for levels in (None, 6):
-        fields = lw.Tempered(lw.DMALA(0.3), levels=levels).learnt(x, model)
+        fields = lw.Tempered(lw.DMALA(0.3), levels=levels).learn_fields(x, model)
         sampler = lw.Tempered(lw.DMALA(0.3), **fields)
-        assert sampler.learnt(x, model) == {}
+        assert sampler.learn_fields(x, model) == {}
         found = recorded(sampler, model, 400)
         assert found.rejections.max() - found.rejections.min() < 0.12
         assert (found.schedule[0], found.schedule[-1]) == (0, 1)
         wanted = levels or np.ceil(2 * found.barrier) + 1
         assert abs(len(found.schedule) - wanted) <= 1
-    assert evenly(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.3, 0.1]), 3)[1] == pytest.approx(
-        1 / 3
-    )
+    assert even_schedule(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.3, 0.1]), 3)[
+        1
+    ] == pytest.approx(1 / 3)
 
 
 def recorded(sampler, model, steps, chains=8, seed=0):
@@ -348,7 +354,7 @@ def recorded(sampler, model, steps, chains=8, seed=0):
     for _ in range(steps):
         state, _ = sampler.step(state, model, rng)
         states.append(levels_of(state))
-    return Ladders.recorded(state, states, state.trips - trips, steps)
+    return Ladders.from_draws(state, states, state.trips - trips, steps)
 
 
 @pytest.mark.parametrize(
@@ -454,7 +460,7 @@ def test_ladders_count_the_states_of_tables_with_zeros(sites, recwarn):
     model = lw.Factors([((i, i + 1), ORDERED) for i in range(sites - 1)])
     sampler = lw.Tempered(lw.GibbsSweep(), 7)
     x = torch.zeros(8, sites)
-    sampler = replace(sampler, **sampler.learnt(x, model))
+    sampler = replace(sampler, **sampler.learn_fields(x, model))
     assert len(sampler.schedule) <= 20
     rng, states = Generator().manual_seed(0), []
     state = sampler.init(x, model)
@@ -462,7 +468,7 @@ def test_ladders_count_the_states_of_tables_with_zeros(sites, recwarn):
         state, _ = sampler.step(state, model, rng)
         states.append(levels_of(state))
         assert model.log_prob(state.x).isfinite().all()
-    found = Ladders.recorded(state, states, state.trips, 500)
+    found = Ladders.from_draws(state, states, state.trips, 500)
     assert abs(found.log_z.value - np.log(sites + 1)) < 0.5
     assert not [each for each in recwarn if each.category is RuntimeWarning]
 
@@ -481,7 +487,7 @@ def tables_on_grid(table):
         ("gibbs_sweep", lw.GraphPotts([[0, 1], [1, 2], [2, 3], [3, 0]], -inf, 3)),
         ("metropolis_sweep", lw.LatticePotts((4,), 3, -inf)),
         ("gibbs", lw.GraphPotts([[0, 1], [1, 2]], [-inf, 0.7], 3, LISTS)),
-        ("gibbs_sweep", lw.GraphPotts([[0, 1], [1, 2], [2, 3]], -inf, 3).given({0: 1})),
+        ("gibbs_sweep", lw.GraphPotts([[0, 1], [1, 2], [2, 3]], -inf, 3).condition_on({0: 1})),
         ("swendsen_wang", lw.LatticePotts((3,), 3, 0.7, LISTS)),
     ],
 )
@@ -524,11 +530,11 @@ def test_impossible_states_are_no_reason_for_more_levels(sites, recwarn):
 
 
 def test_the_number_of_learned_levels_is_bounded(monkeypatch):
-    monkeypatch.setattr("latticework.samplers.tempered.MAX_LEVELS", 8)
+    monkeypatch.setattr("latticework.samplers.ladder.MAX_LEVELS", 8)
     assert MAX_LEVELS > 100
     model = lw.Lattice((30,), 0.0, 3.0)
     found = learn_ladder(lw.Tempered(lw.GibbsSweep(), 4), model, torch.zeros(1, 30)).state
-    assert found.level.shape == (7, LADDERS)
+    assert found.level.shape == (7, LEARNING_LADDERS)
 
 
 def errors_off(found, exact, ladders):
@@ -607,7 +613,10 @@ def test_log_z_has_two_ends_only_with_round_trips_and_chains_that_mix():
         assert found[0] == known.value
         assert text in found.doubt
         assert text in str(found)
-    assert exact_ladders().only(slice(1)).log_z.doubt == "an interval needs two ladders or more"
+    assert (
+        exact_ladders().select_ladders(slice(1)).log_z.doubt
+        == "an interval needs two ladders or more"
+    )
 
 
 def test_log_z_of_a_result_inherits_the_verdict_of_its_chains():
@@ -629,7 +638,7 @@ def test_the_first_half_of_the_draws_is_left_out():
     draws = [(zeros + float(t < 3), zeros - float(t < 3), level) for t in range(7)]
     schedule = torch.tensor([0.0, 0.5, 1.0])
     state = LadderState(*[None] * 4, schedule, schedule[:0], *[None] * 5)
-    found = Ladders.recorded(state, draws, torch.full((2,), 20), 7)
+    found = Ladders.from_draws(state, draws, torch.full((2,), 20), 7)
     assert found.up.shape == (4, 2, 2)
     assert found.log_z.value == 0
 
@@ -672,7 +681,7 @@ def test_refresh_and_moved_to():
     state = sampler.init(model.domain.uniform(3, rng).float(), model)
     for _ in range(3):
         state, _ = sampler.step(state, model, rng)
-    moved = sampler.moved_to(1 - state.x, state, model)
+    moved = sampler.relocate(1 - state.x, state, model)
     changed = (moved.kernel.x != state.kernel.x).any(-1).view(2, 3)
     assert torch.equal(changed, state.level == 2)
     assert torch.equal(moved.x, 1 - state.x)

@@ -18,7 +18,7 @@ from latticework.samplers.base import evaluate
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import starts
 from latticework.sampling.metrics import Steps
-from latticework.sampling.tuning.space import check_space, numbers, rounded, suggest
+from latticework.sampling.tuning.space import check_space, numbers, round_fields, suggest
 from latticework.sampling.tuning.study import best, complete, join_shared_study, startup
 
 MODEL = lw.Lattice([3, 3], 0.1, 0.2)
@@ -341,7 +341,7 @@ def test_a_choice_is_not_rounded():
     study, space = optuna.create_study(), {"step_size": {"choices": [0.12345]}}
     fields = suggest(study.ask(), lw.DMALA(), space)
     assert fields == {"step_size": 0.12345}
-    assert numbers(rounded(fields, space), space) == {"step_size": 0}
+    assert numbers(round_fields(fields, space), space) == {"step_size": 0}
 
 
 @pytest.mark.parametrize("sampler", [lw.DMALA(0.6), lw.GWG(6)], ids=str)

@@ -90,7 +90,8 @@ def model_of(work: Workload) -> "EnergyModel":
         return as_model(function, sites=work.sites, values=values)
     if work.kind in GRAPHS:
         return graph_of(work.kind, work.sizes)
-    from latticework.models.ising import Lattice, sherrington_kirkpatrick
+    from latticework.models.dense_ising import sherrington_kirkpatrick
+    from latticework.models.ising import Lattice
 
     if work.kind == "pairs":
         return sherrington_kirkpatrick(work.sites, 0.5)

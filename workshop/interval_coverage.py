@@ -20,7 +20,7 @@ from torch import Generator
 
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import EnergyModel
-from latticework.models.ising import erdos_renyi
+from latticework.models.dense_ising import erdos_renyi
 from latticework.samplers.base import Sampler
 from latticework.samplers.gwg import GWG
 from latticework.samplers.tempered import Tempered
@@ -51,17 +51,17 @@ def tempered(
     """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
     rng = Generator().manual_seed(seed)
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
-    schedule = Tempered(kernel, rounds=6).learnt(x[:LADDERS], model)["schedule"]
+    schedule = Tempered(kernel, rounds=6).learn_fields(x[:LADDERS], model)["schedule"]
     sampler = Tempered(kernel, schedule=schedule)
     moving, _ = select_kernel(sampler, model, engine, (), x, steps)
     state, kept = moving.init(x, model), []
     for _ in range(steps):
         state, _ = moving.step(state, model, rng)
-        kept.append(levels_of(moving.within(state)))
-    last = moving.within(state)
-    found = Ladders.recorded(last, kept, last.trips, steps)
+        kept.append(levels_of(moving.unwrap_state(state)))
+    last = moving.unwrap_state(state)
+    found = Ladders.from_draws(last, kept, last.trips, steps)
     groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
-    return [Interval(*found.only(group).interval) for group in groups]
+    return [Interval(*found.select_ladders(group).interval) for group in groups]
 
 
 def annealed(

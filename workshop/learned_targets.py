@@ -120,7 +120,7 @@ def free_energy(model: Any, steps: int) -> pd.DataFrame:
     with torch.no_grad():
         x = model.domain.uniform(CHAINS, rng).float()
         sampler = Tempered(GibbsSweep(), steps=10)
-        fields: dict[str, Any] = select_kernel(sampler, model, "compiled")[0].learnt(x, model)
+        fields: dict[str, Any] = select_kernel(sampler, model, "compiled")[0].learn_fields(x, model)
         kernel = select_kernel(replace(sampler, **fields), model, "compiled")[0]
         ones: list[Tensor] = []
         energies: list[Tensor] = []

@@ -18,7 +18,8 @@ import torch
 from torch import Generator
 
 from latticework.models.annealed import GeometricPath
-from latticework.models.ising import critical_lattice, sherrington_kirkpatrick
+from latticework.models.dense_ising import sherrington_kirkpatrick
+from latticework.models.ising import critical_lattice
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.gwg import GWG
 from latticework.samplers.sweep import GibbsSweep, MetropolisSweep

@@ -19,10 +19,11 @@ from latticework.experiments import CONF
 from latticework.experiments.papers.docs_pages import replace_block
 from latticework.experiments.runs import configuration
 from latticework.models.base import EnergyModel, Function
+from latticework.models.dense_ising import erdos_renyi
 from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.models.graph import Graph
 from latticework.models.graph_potts import GraphPotts
-from latticework.models.ising import Lattice, erdos_renyi
+from latticework.models.ising import Lattice
 from latticework.models.potts import LatticePotts
 from latticework.models.rated_rbm import RatedRBM
 from latticework.models.rbm import RBM

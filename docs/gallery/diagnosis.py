@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A Bayesian network, given what is known
 #
-# The chest clinic of Lauritzen and Spiegelhalter (1988), as tables over eight variables. `given`
-# fixes what is known. What is left is again a network, so every sampler for tables serves it.
-# `Factors.from_bif` reads such a network from a BIF file.
+# The chest clinic of Lauritzen and Spiegelhalter (1988), as tables over eight variables.
+# `condition_on` fixes what is known. What is left is again a network, so every sampler for tables
+# serves it. `Factors.from_bif` reads such a network from a BIF file.
 
 # %%
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ clinic = latticework.Factors(tables, names=names, labels=[("no", "yes")] * 8)
 # move. Blocks of variables that share a table are drawn together.
 
 # %%
-ill = clinic.given({"smoke": "yes", "dysp": "yes"})
+ill = clinic.condition_on({"smoke": "yes", "dysp": "yes"})
 blocks = "gibbs(sites=3, scan=scopes)"
 result = latticework.sample(ill, blocks, chains=100, steps=5000, burn_in=500, seed=0)
 print(result.verdict.text)

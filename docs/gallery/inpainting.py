@@ -1,8 +1,9 @@
 # %% [markdown]
 # # The lower half of a digit, given the upper half
 #
-# A small restricted Boltzmann machine learns scikit-learn's digits. `given` fixes some pixels; what
-# is left is again an RBM, of the free pixels, so block Gibbs and all other samplers serve it.
+# A small restricted Boltzmann machine learns scikit-learn's digits. `condition_on` fixes some
+# pixels; what is left is again an RBM, of the free pixels, so block Gibbs and all other samplers
+# serve it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -34,7 +35,7 @@ for _ in range(1500):
 # %%
 image = test[3].clone()
 image[32:] = torch.nan
-half = model.given(image)
+half = model.condition_on(image)
 settings = {"chains": 20, "burn_in": 100, "thin": 20, "engine": "compiled", "diagnose": False}
 result = latticework.sample(half, "block_gibbs", steps=200, **settings)
 filled = half.complete(result.draws.flatten(0, 1))
@@ -55,7 +56,7 @@ for ax, (name, pixels) in zip(axes, shown.items(), strict=True):
 # %%
 errors = {"means of all digits": [], "draws given the upper half": []}
 for picture in test[:20]:
-    half = model.given(dict(enumerate(picture[:32].tolist())))
+    half = model.condition_on(dict(enumerate(picture[:32].tolist())))
     draws = latticework.sample(half, "block_gibbs", steps=200, **settings).draws
     for name, guess in zip(errors, (train.mean(0)[32:], draws.mean((0, 1))), strict=True):
         errors[name].append(float((guess - picture[32:]).square().mean()))

@@ -50,7 +50,7 @@ from latticework.experiments.records.identity import (
 )
 from latticework.experiments.runs.errors import COMMANDS, ConfigurationError, find_keys_named
 from latticework.sampling.annotations import describe_annotation, fits, is_number, is_part
-from latticework.sampling.messages import in_a_line, nearest, shortened
+from latticework.sampling.messages import in_a_line, nearest, shorten
 
 HIDDEN_GROUPS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
@@ -367,9 +367,7 @@ def validate_config(config: DictConfig) -> dict[str, Any]:
     for name in PARTS:
         part = document.get(name)
         if not (is_part(part) or (part is None and name != "task")):
-            raise ConfigurationError(
-                f"{name} must be an option of its group, got {shortened(part)}"
-            )
+            raise ConfigurationError(f"{name} must be an option of its group, got {shorten(part)}")
     _check_value("logger", document.get("logger") or {}, dict[str, Callable], "logger")
     for name in (*PARTS, "logger"):
         _check_parts(document.get(name), name)
@@ -515,6 +513,6 @@ def _check_value(name: str, value: Any, hint: Any, where: str) -> None:
     if not fits(value, hint):
         beyond = type(value) in (int, float) and not is_number(value)
         wanted = "a finite number of 64 bits" if beyond else describe_annotation(hint)
-        raise ConfigurationError(f"{where} must be {wanted}, got {shortened(value)}")
+        raise ConfigurationError(f"{where} must be {wanted}, got {shorten(value)}")
     if name in POSITIVE and isinstance(value, int | float) and not value > 0:
         raise ConfigurationError(f"{where} must be positive, got {value}")

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.identity import flatten_settings, mask_passwords
+from latticework.moved import take_old_methods
 
 WANDB_ID_FILE = "wandb_id.txt"  # in a folder; moved away with a record that is made again
 
@@ -37,9 +38,16 @@ class Logger(Protocol):
 
     def start(self, about: RunInfo) -> None: ...
     def log(self, step: int, values: dict[str, float]) -> None: ...
-    def result(self, numbers: Sequence[KeyNumber]) -> None: ...
+    def log_headline(self, numbers: Sequence[KeyNumber]) -> None: ...
     def finish(self) -> None: ...
-    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None: ...
+    def log_files(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None: ...
+
+
+def build_logger(config: Any) -> Logger:
+    """The tracker of a configuration, also of a class with the methods of 0.2."""
+    from hydra.utils import instantiate
+
+    return take_old_methods(instantiate(config), {"result": "log_headline", "show": "log_files"})
 
 
 @dataclass
@@ -95,7 +103,7 @@ class WandB:
     def log(self, step: int, values: dict[str, float]) -> None:
         self._run.log(values, step=step)
 
-    def result(self, numbers: Sequence[KeyNumber]) -> None:
+    def log_headline(self, numbers: Sequence[KeyNumber]) -> None:
         import wandb
 
         for name, value in flatten_headline(numbers).items():
@@ -117,7 +125,7 @@ class WandB:
         if self._run is not None:
             self._run.finish(exit_code=0 if self._done else 1)
 
-    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
+    def log_files(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
         import pandas as pd
         import wandb
 
@@ -171,7 +179,7 @@ class TensorBoard:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
-    def result(self, numbers: Sequence[KeyNumber]) -> None:
+    def log_headline(self, numbers: Sequence[KeyNumber]) -> None:
         """The settings and the final numbers, for the tab HPARAMS."""
         metrics = {
             f"final/{k}": v for k, v in flatten_headline(numbers).items() if not isinstance(v, str)
@@ -184,7 +192,7 @@ class TensorBoard:
         if self._writer is not None:
             self._writer.close()
 
-    def show(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
+    def log_files(self, files: Sequence[Path], folder: Path, config: dict[str, Any]) -> None:
         import numpy as np
         from PIL import Image
         from torch.utils.tensorboard import SummaryWriter

@@ -55,7 +55,7 @@ from latticework.experiments.runs.environment import (
     peak_memory,
 )
 from latticework.experiments.runs.errors import describe_error, wants_traceback
-from latticework.experiments.runs.loggers import Logger, RunInfo, call_tracker
+from latticework.experiments.runs.loggers import Logger, RunInfo, build_logger, call_tracker
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import explain_crash, stop_on_signals, write_crash_note
 from latticework.experiments.runs.sweeps import Outcome
@@ -185,11 +185,15 @@ def _log_to_added_trackers(cfg: DictConfig, path: Path) -> None:
     added = [name for name in cfg.get("logger") or () if name not in known]
     for name in added:
         log.info("%s is given the readings of the record", name)
-        logger = instantiate(cfg.logger[name])
+        logger = build_logger(cfg.logger[name])
         call_tracker(f"{name} did not get the record", _log_record, logger, record)
         call_tracker("a tracker could not end", logger.finish)
     if added:
         storage.write_atomically(noted, json.dumps([*known, *added]))
+
+
+def _log_results(logger: Logger, path: Path) -> None:
+    logger.log_headline(headline(load_record(path)))
 
 
 def _log_record(logger: Logger, record: Record) -> None:
@@ -199,7 +203,7 @@ def _log_record(logger: Logger, record: Record) -> None:
     for row in rows:
         values = {str(name): float(value) for name, value in row.items() if name != "step"}
         logger.log(int(row["step"]), values)
-    logger.result(headline(record))
+    logger.log_headline(headline(record))
 
 
 def _can_skip(path: Path, config: dict[str, Any], shown: dict[str, Any], cfg: DictConfig) -> bool:
@@ -335,7 +339,7 @@ def _execute(
         seed=cfg.seed,
         model_seed=cfg.model_seed,
         outputs=_outputs(config),
-        loggers=[instantiate(logger) for logger in (cfg.logger or {}).values()],
+        loggers=[build_logger(logger) for logger in (cfg.logger or {}).values()],
         config=shown,
         checkpoint=cfg.checkpoint,
         engine=cfg.engine,
@@ -369,7 +373,7 @@ def _execute(
         run.checkpoints.remove()
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
-            call_tracker(missed, lambda logger=logger: logger.result(headline(load_record(path))))
+            call_tracker(missed, _log_results, logger, path)
     finally:
         for logger in run.loggers:
             call_tracker("a tracker could not end", logger.finish)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from latticework.experiments.runs.loggers import Logger, call_tracker
 from latticework.experiments.runs.signals import DeferredSignals
 from latticework.experiments.runs.storage import Checkpoints, Document
 from latticework.models.base import EnergyModel
+from latticework.moved import RenamedMethods
 from latticework.samplers.base import Sampler
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.loop_state import LoopState, describe_structure, to_checkpoint
@@ -46,8 +47,10 @@ BAR_CHARACTERS = 20  # characters
 CLEAR = "\r\033[K"  # to the start of the line, and erase it
 
 
-class Run:
+class Run(RenamedMethods):
     """What a task works with: random generators, the record to write, the device and the seeds."""
+
+    old_names: ClassVar = {"kernel": "select_kernel"}
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Run:
         seed = _derive(self.model_seed, f"shared/{purpose}")
         return torch.Generator(device or self.device).manual_seed(seed)
 
-    def kernel(
+    def select_kernel(
         self,
         sampler: Sampler,
         model: EnergyModel,
@@ -106,8 +109,8 @@ class Run:
         """The kernel that the run's engine chooses, for whatever runs chains in place of `sampler`.
 
         `x` is where the chains start and `steps` how many they make; without them no kernel is
-        fused. `call` is as in `served`. The record notes which engine it is, and why it is not
-        compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
+        fused. `call` is as in `select_kernel`. The record notes which engine it is, and why it is
+        not compiled. Raises NotCompiledError for `engine=compiled` or `fused` if there is no such
         kernel.
         """
         chosen, why = select_kernel(sampler, model, self.engine, metrics, x, steps, call)

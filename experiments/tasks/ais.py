@@ -151,7 +151,7 @@ def kernel_for_path(
     Raises NotCompiledError for engine=fused with an adaptation.
     """
     if run.engine != "fused":
-        return run.kernel(kernel, path)
+        return run.select_kernel(kernel, path)
     if adapt is not None:
         raise NotCompiledError(
             "engine=fused is not possible: a step would be compiled for each block of betas, whose "
@@ -209,7 +209,7 @@ class Annealer:
                     fused = None
                     if run.engine == "fused":
                         move, most = AnnealingKernel(kernel, betas, self.runs), len(betas) - 1
-                        fused = run.kernel(move, self.path, (), x, most, every)
+                        fused = run.select_kernel(move, self.path, (), x, most, every)
                     step = stepper(chains, kernel, self.path, betas, rng, every, self.runs, fused)
                 memory.chains = step(memory.chains)
             found = self.estimated(memory.chains)

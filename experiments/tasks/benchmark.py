@@ -22,8 +22,8 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.diagnostics import largest_r_hat
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.metrics import Reference
-from latticework.sampling.sample import ChainAcceptance
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.setup import (
     MAX_DRAWS,
@@ -75,7 +75,7 @@ def benchmark(
     sampler, space = fit_blocks(sampler, spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = with_fields(sampler, fields | learnt)
-    run.kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
+    run.select_kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
     if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
@@ -116,14 +116,14 @@ def shared_fields(
 
     Read from disk if an earlier run has searched. Without a space, nothing is searched.
     """
-    if not space and type(sampler).learnt is Sampler.learnt:
+    if not space and type(sampler).learn_fields is Sampler.learn_fields:
         return {}, {}
     rng = run.shared_rng("benchmark/tuning", "cpu")
     allowed = [Allowance.read(text) for text in tuning]
 
     def make() -> dict[str, Tensor]:
-        learnt, spent = course.learnt(sampler)
-        left = [each.without(spent) for each in allowed]
+        learnt, spent = course.learn_fields(sampler)
+        left = [each.subtract(spent) for each in allowed]
         fields: dict[str, Any] = {}
         rate = 0.0
         if space:

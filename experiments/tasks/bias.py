@@ -97,7 +97,7 @@ def _simulated(
     x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
     rng = run.rng(f"chain/{size}")
     metrics = (Occupancy(),)
-    kernel = run.kernel(kernel, model, metrics)
+    kernel = run.select_kernel(kernel, model, metrics)
     for count in (max(1, budget.steps // 4), budget.steps):
         *_, last = run_chain(kernel, model, x, rng, steps=count, every=count, metrics=metrics)
         x = last.state.x

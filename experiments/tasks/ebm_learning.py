@@ -211,7 +211,9 @@ class Learning(Updates):
                 *(sampler, batch),
             )
         metrics = (Acceptance(), Validity())
-        kernel = run.kernel(sampler, model, metrics, chains[:batch], iterations * steps, steps)
+        kernel = run.select_kernel(
+            sampler, model, metrics, chains[:batch], iterations * steps, steps
+        )
         self.replay = Replay(kernel, chains, steps, batch, metrics)
         super().__init__(
             self.replay,

@@ -61,7 +61,7 @@ def isl_curve(
         model = heat_rbm(model, temperature)
 
     x = start(model, budget.chains, run.rng("start"), data)
-    sampler = run.kernel(sampler, model, METRICS)
+    sampler = run.select_kernel(sampler, model, METRICS)
     each = timing(sampler, model, x, run.rng("timing"), steps=max(1, min(budget.steps // 50, 500)))
     samples = draw_consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])

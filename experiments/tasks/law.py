@@ -36,7 +36,7 @@ def law(
     run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
     metrics = (Occupancy(),)
     readings = run_chain(
-        run.kernel(sampler, model, metrics),
+        run.select_kernel(sampler, model, metrics),
         model,
         model.domain.uniform(budget.chains, run.rng("start")),
         run.rng("chain"),

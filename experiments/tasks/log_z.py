@@ -171,18 +171,18 @@ def by_tempering(
         brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
         run.note(compile_seconds=run.seconds - compiling)
     steps = ladder.learning_steps  # none once it has learned
-    ladder = replace(ladder, **learner.learnt(x, model if compiled else count.model))
+    ladder = replace(ladder, **learner.learn_fields(x, model if compiled else count.model))
     each = evaluations_of_step(ladder, model, x, run.rng("cost"))
     learning = each * steps / budget.chains if compiled else count.evaluations
-    kernel = run.kernel(ladder, model, [], x, budget.steps)
+    kernel = run.select_kernel(ladder, model, [], x, budget.steps)
     memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
     for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):
         for _ in range(budget.every):
             memory.chain.advance()
-            memory.levels.append(levels_of(memory.chain.within))
-        so_far = ladders_of(memory.chain.within, memory.levels, number * budget.every)
+            memory.levels.append(levels_of(memory.chain.sampler_state))
+        so_far = ladders_of(memory.chain.sampler_state, memory.levels, number * budget.every)
         run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
-    found = ladders_of(memory.chain.within, memory.levels, budget.steps)
+    found = ladders_of(memory.chain.sampler_state, memory.levels, budget.steps)
     estimate = found.log_z
     assert estimate is not None
     low, high, plain = found.interval

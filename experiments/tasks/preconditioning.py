@@ -79,7 +79,7 @@ def preconditioning(
         flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
         metrics = (Halves(),)
         readings = run_chain(
-            run.kernel(kernel, model, metrics),
+            run.select_kernel(kernel, model, metrics),
             model,
             model.domain.uniform(budget.chains, run.rng(f"start/{number}")),
             run.rng(f"chain/{number}"),

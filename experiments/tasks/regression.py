@@ -18,10 +18,10 @@ from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
-from latticework.models.base import Predictor
+from latticework.models.abilities import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import FEWEST, convergence
+from latticework.sampling.diagnostics import MIN_DRAWS, convergence
 from latticework.sampling.loop_state import LoopState
 
 
@@ -88,7 +88,7 @@ def regression(
     run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
-    sampler = run.kernel(sampler, model, metrics)
+    sampler = run.select_kernel(sampler, model, metrics)
     kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)
@@ -124,7 +124,7 @@ def regression(
     run.save("last", x=memory.chain.state.x)
     run.save("predictions", last=memory.mean, averaged=memory.averaged, targets=test.targets)
     trace = memory.trace.cpu().numpy()
-    if len(trace) >= FEWEST:
+    if len(trace) >= MIN_DRAWS:
         shape = {"draws": np.asarray(len(trace)), "chains": np.asarray(trace.shape[1])}
         run.save("convergence", **convergence(trace), **shape)
 

@@ -23,16 +23,17 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, ensure_trained, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.tempered import LadderState
+from latticework.samplers.ladder import LadderState
 from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import FEWEST, convergence, largest_r_hat
+from latticework.sampling.diagnostics import MIN_DRAWS, convergence, largest_r_hat
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import exact_if_cheap
 from latticework.sampling.ladder_estimates import Ladders, Levels, levels_of
 from latticework.sampling.loop_state import LoopState
-from latticework.sampling.metrics import Metric, Reference, Trace, mmd_squared
+from latticework.sampling.metrics import Metric, Reference, Trace
+from latticework.sampling.mmd import mmd_squared
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 BETTER: dict[str, Better] = {
@@ -86,11 +87,11 @@ def sample(
 
     if sampler.learning_steps:
         learner, _ = select_kernel(sampler, model, engine_for_adaptation(run.engine))
-        sampler = replace(sampler, **learner.learnt(x, model))  # type: ignore[type-var]
+        sampler = replace(sampler, **learner.learn_fields(x, model))  # type: ignore[type-var]
     whole, local = calls_of_step(sampler, model, x, run.rng("timing"))
     metrics = [*metrics, Validity()]
     rng, every = run.rng("chain"), budget.every
-    sampler = run.kernel(sampler, model, metrics, x, budget.steps)
+    sampler = run.select_kernel(sampler, model, metrics, x, budget.steps)
     chain = Chain(sampler, model, x, rng, every=every, metrics=metrics, reference=reference)
     block = max(1, min(budget.steps // 50, 1000))
     memory = Sampling(chain, timing(sampler, model, x, run.rng("timing"), steps=block), [])
@@ -99,8 +100,8 @@ def sample(
         if number:
             chain.advance()
             warn_of_invalid_steps(run, chain.carries[-1], step)
-            if isinstance(chain.within, LadderState):
-                memory.levels.append(levels_of(chain.within))
+            if isinstance(chain.sampler_state, LadderState):
+                memory.levels.append(levels_of(chain.sampler_state))
         seconds = step * memory.timing.seconds
         run.log(step, seconds=seconds, evaluations=step * whole, **chain.values())
     run.note(
@@ -111,7 +112,7 @@ def sample(
         errors=errors(metrics, chain.carries),
     )
     if memory.levels:
-        note_ladders(chain.within, memory.levels, budget.steps, run)
+        note_ladders(chain.sampler_state, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
         rows = fixed_subset(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
@@ -137,7 +138,7 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
 
 def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
     """From the readings so far."""
-    return Ladders.recorded(state, levels, state.trips, steps)
+    return Ladders.from_draws(state, levels, state.trips, steps)
 
 
 def adapt_in_burn_in(
@@ -205,7 +206,7 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
     Returns whether diagnostics were saved.
     """
     arrays = metric_arrays(metrics, carries)
-    diagnosed = len(arrays.get("trace", ())) >= FEWEST
+    diagnosed = len(arrays.get("trace", ())) >= MIN_DRAWS
     if diagnosed:
         trace = arrays["trace"].cpu().numpy()
         thin = next(metric.thin for metric in metrics if isinstance(metric, Trace))

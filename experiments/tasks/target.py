@@ -43,7 +43,8 @@ from latticework.experiments.tasks.learning.negatives import (
     Updates,
     require_data,
 )
-from latticework.models.base import CarriesRates, EnergyModel
+from latticework.models.abilities import CarriesRates
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.sums import SumRequest
 from latticework.sampling.chain import run_chain

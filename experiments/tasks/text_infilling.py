@@ -27,7 +27,7 @@ from latticework.experiments.records.estimates import Better, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
-from latticework.models.base import FillsBlanks
+from latticework.models.abilities import FillsBlanks
 from latticework.models.distributions import draw_categorical, softmax_weights
 from latticework.models.domains import one_hot
 from latticework.samplers.base import Sampler
@@ -89,7 +89,7 @@ def text_infilling(
         blank = blanks[number - 1]
         target = model.with_blanks(blank.words, blank.masked).to(run.device)
         x = start(target, chains, run.rng(f"start {number}"), None)
-        kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
+        kernel, rng = run.select_kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)
         warn_of_invalid_steps(run, last.carries[-1], steps)
         written, log_prob = ranked(target, last.state.x)

@@ -36,7 +36,7 @@ from latticework.sampling.tuning.space import (
     check_replaceable,
     check_space,
     numbers,
-    rounded,
+    round_fields,
     suggest,
     with_fields,
 )
@@ -108,7 +108,7 @@ def tune(
     )
     parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
     found = searched(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
-    fields, shared_by = rounded(found.params, space), ", a shared study" if storage else ""
+    fields, shared_by = round_fields(found.params, space), ", a shared study" if storage else ""
     facts = {
         "model": names["model"],
         "objective": str(aim),
@@ -210,13 +210,13 @@ class Measurement:
         x = self.start(self.model, self.budget.chains, run.rng(f"{purpose}/start"), self.data)
         if self.seconds is not None or "per_second" in self.objective:
             rng, block = run.rng(f"{purpose}/timing"), max(1, steps // 50)
-            kernel = run.kernel(candidate, self.model, self.metrics)
+            kernel = run.select_kernel(candidate, self.model, self.metrics)
             per_step = seconds_per_step(kernel, self.model, x, rng, steps=block)
         if self.seconds is not None:
             steps = every * max(1, int(self.seconds / per_step / every))
         traced = [Trace(draws=steps - steps // 5, chains=self.budget.chains)]
         metrics = [*self.metrics, *(traced if self.objective.startswith("ess") else [])]
-        kernel = run.kernel(candidate, self.model, metrics)
+        kernel = run.select_kernel(candidate, self.model, metrics)
         chain = Chain(
             kernel, self.model, x, run.rng(f"{purpose}/chain"),
             every=every, metrics=metrics, reference=self.reference,
@@ -262,7 +262,7 @@ def searched(
         """Log the finished trials from slot `logged` on; the next slot to log."""
         done = complete(study, trials)
         while logged in done:
-            values = numbers(rounded(done[logged].params, space), space)
+            values = numbers(round_fields(done[logged].params, space), space)
             run.log(logged, value=done[logged].user_attrs["value"], **values)
             logged += 1
         return logged

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,13 +35,20 @@ from latticework.models.distributions import (
     random_integers,
     softmax_weights,
 )
+from latticework.moved import RenamedMethods
 
 
-class Domain(ABC):
+class Domain(RenamedMethods, ABC):
     """A product of finite sets of values, one for each site. `Integer` sites are unbounded."""
 
+    old_names: ClassVar = {
+        "allowed": "allowed_values",
+        "leaving": "leaving_logits",
+        "listed": "list_states",
+        "taken": "moves_between",  # domains of several moves a site
+    }
     dim: int
-    shape: tuple[int, ...]  # of one state
+    shape: tuple[int, ...]  # shape of one state
     moves: int  # number of values a site chooses among; 1 if the only move is a flip
 
     @property
@@ -98,7 +105,7 @@ class Domain(ABC):
     # One site moves.
 
     @abstractmethod
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """`logits` as `[chains, dim * moves]`, -inf for moves to `x` or out of the domain."""
 
     @abstractmethod
@@ -118,12 +125,12 @@ class Domain(ABC):
         Raises ValueError if a site has infinitely many values.
         """
 
-    def allowed(self, sites: Tensor) -> Tensor | None:
+    def allowed_values(self, sites: Tensor) -> Tensor | None:
         """Which of the values each of `sites` may take, `[n, values]`; None if all."""
         return None
 
     def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the block `sites` may become while the other sites stay.
+        """The patterns that the block `sites` may take while the other sites stay.
 
         States of the block `[1 or chains, patterns, n, ...]`, and which of them are repetitions
         that fill up the list, `[1 or chains, patterns]`; None if none is.
@@ -145,7 +152,7 @@ class Domain(ABC):
         """The number of values of each site."""
         return (len(self.values()),) * self.dim
 
-    def listed(self, number: Tensor) -> Tensor:
+    def list_states(self, number: Tensor) -> Tensor:
         """The states with these numbers, `[n] -> [n, *shape]`; the first site varies slowest."""
         return self.values()[digits_of(number, self._sizes())]
 
@@ -161,14 +168,14 @@ class Domain(ABC):
                 "model, such as model.shape=[3,3], or sampling.exact, which needs no "
                 "such list"
             )
-        return self.listed(torch.arange(count))
+        return self.list_states(torch.arange(count))
 
 
 class SeveralMoves(Domain):
     """Base of domains whose sites choose among `moves` values, logits `[chains, dim, moves]`."""
 
     @abstractmethod
-    def taken(self, x: Tensor, y: Tensor) -> Tensor:
+    def moves_between(self, x: Tensor, y: Tensor) -> Tensor:
         """Index of each site's move from `x` to `y`, `[chains, dim]`."""
 
     @abstractmethod
@@ -178,25 +185,25 @@ class SeveralMoves(Domain):
     def move_all(self, x: Tensor, logits: Tensor, rng: Generator) -> Tensor:
         weights = softmax_weights(logits)
         move = draw_categorical(weights, rng).squeeze(-1)
-        return self.apply(x, torch.where(weights[..., 0].isnan(), self.taken(x, x), move))
+        return self.apply(x, torch.where(weights[..., 0].isnan(), self.moves_between(x, x), move))
 
     def log_normaliser(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1).sum(-1)
 
     def log_weight(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
-        return logits.gather(-1, self.taken(x, y).unsqueeze(-1)).sum((-2, -1))
+        return logits.gather(-1, self.moves_between(x, y).unsqueeze(-1)).sum((-2, -1))
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
-        stays = one_hot(self.taken(x, x), self.moves)
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
+        stays = one_hot(self.moves_between(x, x), self.moves)
         return logits.masked_fill(stays, -torch.inf).flatten(1)
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:
         site, move = index.div(self.moves, rounding_mode="floor"), index.remainder(self.moves)
-        return self.apply(x, self.taken(x, x).scatter(-1, site, move))
+        return self.apply(x, self.moves_between(x, x).scatter(-1, site, move))
 
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
         site = index.div(self.moves, rounding_mode="floor")
-        back = self.taken(self.move_one(x, index), x).gather(-1, site)
+        back = self.moves_between(self.move_one(x, index), x).gather(-1, site)
         return site * self.moves + back
 
 
@@ -231,11 +238,11 @@ def list_patterns(domain: Domain, sites: int, device: torch.device) -> Tensor:
 
 def digits_of(number: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """The digits of numbers `[n]` in the mixed radix `sizes`, `[n, digits]`."""
-    found = []
+    digits = []
     for size in reversed(sizes):
-        found.append(number % size)
+        digits.append(number % size)
         number = number // size
-    return torch.stack(found[::-1], -1)
+    return torch.stack(digits[::-1], -1)
 
 
 def one_hot(index: Tensor, num_values: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from latticework.models.distributions import coins, flips, softplus_sum
 from latticework.models.domains.base import Domain, require_values
 
-FARTHEST = 1e18  # of the two values of a site: samplers square their distance
+FARTHEST = 1e18  # the largest of the two values of a site: samplers square their distance
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Binary(Domain):
     def log_weight_ratio(self, x: Tensor, y: Tensor, logits: Tensor, back: Tensor) -> Tensor:
         return torch.linalg.vecdot(self.indicator(x, y), back - logits)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class Categorical(FiniteValues):
     def distances(self, x: Tensor) -> Tensor:
         return 2 * (1 - x)
 
-    def taken(self, x: Tensor, y: Tensor) -> Tensor:
+    def moves_between(self, x: Tensor, y: Tensor) -> Tensor:
         return y.argmax(-1)
 
     def apply(self, x: Tensor, move: Tensor) -> Tensor:

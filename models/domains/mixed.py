@@ -33,8 +33,8 @@ class Mixed(Categorical):
             )
         if 0 < self.num_values < max(sizes):
             raise ValueError(f"num_values must be {max(sizes)} or more, got {self.num_values}")
-        found = {"sizes": sizes, "dim": len(sizes), "num_values": self.num_values or max(sizes)}
-        for name, value in found.items():
+        fields = {"sizes": sizes, "dim": len(sizes), "num_values": self.num_values or max(sizes)}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> Domain:
@@ -47,7 +47,7 @@ class Mixed(Categorical):
         """The number of values of each of `sites`, in their shape."""
         return _as_tensor(self._sizes(), sites.device)[sites]
 
-    def allowed(self, sites: Tensor) -> Tensor:
+    def allowed_values(self, sites: Tensor) -> Tensor:
         values = torch.arange(self.num_values, device=sites.device)
         return values < self.size_of(sites).unsqueeze(-1)
 
@@ -63,15 +63,15 @@ class Mixed(Categorical):
             raise ValueError(f"site {site} has {self.sizes[site]} values, got a larger one")
 
     def _every(self, x: Tensor) -> Tensor:
-        return self.allowed(torch.arange(self.dim, device=x.device))
+        return self.allowed_values(torch.arange(self.dim, device=x.device))
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Values that a site does not have are -inf."""
         return super().gains(x, grad).masked_fill(~self._every(x), -torch.inf)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """Values that a site does not have are -inf, whatever their logits."""
-        return super().leaving(x, logits.masked_fill(~self._every(x), -torch.inf))
+        return super().leaving_logits(x, logits.masked_fill(~self._every(x), -torch.inf))
 
     def apply(self, x: Tensor, move: Tensor) -> Tensor:
         """A value that a site does not have, of probability 0, is read as its last one."""

@@ -18,7 +18,7 @@ class Numbers(SeveralMoves):
 
     @abstractmethod
     def _steps(self, x: Tensor) -> Tensor:
-        """What each move adds; broadcasts against `[chains, dim, moves]`."""
+        """The number that each move adds; broadcasts against `[chains, dim, moves]`."""
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         return grad.unsqueeze(-1) * self._steps(x)
@@ -39,7 +39,7 @@ class Ordinal(Numbers, FiniteValues):
     def _steps(self, x: Tensor) -> Tensor:
         return torch.arange(self.num_values, device=x.device, dtype=x.dtype) - x.unsqueeze(-1)
 
-    def taken(self, x: Tensor, y: Tensor) -> Tensor:
+    def moves_between(self, x: Tensor, y: Tensor) -> Tensor:
         return y.long()
 
     def apply(self, x: Tensor, move: Tensor) -> Tensor:
@@ -98,19 +98,19 @@ class Integer(Numbers):
 
     def gains(self, x: Tensor, grad: Tensor) -> Tensor:
         """Moves that leave the domain have gain -inf."""
-        return self._inside(x, super().gains(x, grad))
+        return self._forbid_outside(x, super().gains(x, grad))
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         """Moves that leave the domain are -inf, whatever their logits."""
-        return super().leaving(x, self._inside(x, logits))
+        return super().leaving_logits(x, self._forbid_outside(x, logits))
 
-    def _inside(self, x: Tensor, logits: Tensor) -> Tensor:
+    def _forbid_outside(self, x: Tensor, logits: Tensor) -> Tensor:
         """`logits` with -inf for the moves that end below `low`."""
         if self.low is None:
             return logits
         return logits.masked_fill(x.unsqueeze(-1) + self._steps(x) < self.low, -torch.inf)
 
-    def taken(self, x: Tensor, y: Tensor) -> Tensor:
+    def moves_between(self, x: Tensor, y: Tensor) -> Tensor:
         return (y - x).long() + self.window
 
     def apply(self, x: Tensor, move: Tensor) -> Tensor:

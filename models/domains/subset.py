@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import comb
 from typing import NoReturn
 
@@ -96,10 +97,10 @@ class Subset(Domain):
     def distances(self, x: Tensor) -> Tensor:
         return x.new_full((), 2 * (self.high - self.low) ** 2)
 
-    def leaving(self, x: Tensor, logits: Tensor) -> Tensor:
+    def leaving_logits(self, x: Tensor, logits: Tensor) -> Tensor:
         return logits.flatten(1)
 
-    def _swapped(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _swap(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The state after the moves, and the sites that become empty and full."""
         full, empty = self._places(x)
         source = full.gather(1, index.div(self.moves, rounding_mode="floor"))
@@ -107,10 +108,10 @@ class Subset(Domain):
         return x.scatter(1, source, self.low).scatter(1, goal, self.high), source, goal
 
     def move_one(self, x: Tensor, index: Tensor) -> Tensor:
-        return self._swapped(x, index)[0]
+        return self._swap(x, index)[0]
 
     def reverse(self, x: Tensor, index: Tensor) -> Tensor:
-        y, source, goal = self._swapped(x, index)
+        y, source, goal = self._swap(x, index)
         rank = self._full(y).cumsum(-1)  # ones up to a site
         return (rank.gather(1, goal) - 1) * self.moves + source - rank.gather(1, source)
 
@@ -126,9 +127,11 @@ class Subset(Domain):
     def count(self) -> int:
         return comb(self.dim, self.ones)
 
-    def listed(self, number: Tensor) -> Tensor:
+    def list_states(self, number: Tensor) -> Tensor:
         bits, left = [], torch.full_like(number, self.ones)
-        ways = torch.tensor([[comb(n, k) for k in range(self.ones + 1)] for n in range(self.dim)])
+        ways = torch.empty(self.dim, self.ones + 1, dtype=torch.long)  # k ones on n sites
+        for n, k in product(range(self.dim), range(self.ones + 1)):
+            ways[n, k] = comb(n, k)
         for site in range(self.dim):  # states whose next site is 0 come first
             skipped = ways[self.dim - 1 - site][left]
             bit = number >= skipped
@@ -153,7 +156,7 @@ def _arrangements(sites: int, device: torch.device) -> tuple[Tensor, Tensor]:
     most = comb(sites, sites // 2)
     patterns, repeated = [], []
     for ones in range(sites + 1):
-        found = every[every.sum(-1) == ones]
-        patterns.append(found[torch.arange(most).clamp(max=len(found) - 1)])
-        repeated.append(torch.arange(most) >= len(found))
+        with_ones = every[every.sum(-1) == ones]
+        patterns.append(with_ones[torch.arange(most).clamp(max=len(with_ones) - 1)])
+        repeated.append(torch.arange(most) >= len(with_ones))
     return torch.stack(patterns).to(device), torch.stack(repeated).to(device)

@@ -19,8 +19,6 @@ from torch import Tensor
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.byte_decisions import (
     BYTES,
-    FEW,
-    GROUP,
     LANE,
     break_ties,
     compare,
@@ -30,66 +28,17 @@ from latticework.samplers.compiled.byte_decisions import (
     look_up,
     look_up_few,
     number_lanes,
-    split,
     ties_of,
 )
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import SHORT, inlined, kernel, lean, over_chains, reordered
-from latticework.samplers.compiled.lattice import ALONE, BLOCK, classify, copy_bytes, tile_of
+from latticework.samplers.compiled.lattice import BLOCK, classify, copy_bytes, tile_of
+from latticework.samplers.compiled.lattice_tables import Tables, join_rows
 from latticework.samplers.compiled.philox import AHEAD, HALF, fill_lanes, unit
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 LONGEST = 255  # steps whose sums of zeros and ones fit into a byte
-
-
-class Tables(NamedTuple):
-    """What a step reads for each class of sites.
-
-    Site i of kind k has the classes from `base[i] + first[., i]` on. These are bytes, so `base` is
-    0 only if there are few classes.
-    """
-
-    values: int  # numbers of neighbours at 1
-    few: bool
-    first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
-    base: NDArray[np.uint64]  # [sites]
-    limit: NDArray[np.uint8]  # [rows, classes], of the probability of a flip, as by `split`
-    fraction: NDArray[np.uint64]  # [rows, classes]
-    softplus: NDArray[np.float64]  # [rows, classes], log(1 + exp(logit of the flip))
-    excess: NDArray[np.float64]  # [rows, classes], logit - gain / 2; empty if it is a constant
-
-
-def gains_of(odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The gain of a flip, `[kinds, value, neighbours at 1]`, from the log-odds of each kind."""
-    return np.stack((odds, -odds), 1)
-
-
-def tables_of(
-    kind: NDArray,
-    logits: NDArray[np.float64],
-    excess: NDArray[np.float64],
-    passes: NDArray[np.integer] | None = None,
-) -> Tables:
-    """The tables for the flips with these `logits`, `[kinds, value, neighbours at 1]`.
-
-    `passes` `[sites]` numbers the pass of each site; by default there is one.
-    """
-    passes = np.zeros_like(kind) if passes is None else passes
-    start = kind * logits[0].size
-    few = logits.size <= FEW
-    first = np.where(passes == np.arange(passes.max() + 1)[:, None], start if few else 0, ALONE)
-    limit, fraction = split(np.exp(-np.logaddexp(0, -logits.ravel())))
-    return Tables(
-        values=logits.shape[2],
-        few=few,
-        first=first.astype(np.uint8),
-        base=np.zeros(len(kind), np.uint64) if few else start.astype(np.uint64),
-        limit=np.pad(limit, (0, -len(limit) % GROUP))[None],
-        fraction=fraction[None],
-        softplus=np.logaddexp(0, logits).reshape(1, -1),
-        excess=excess.reshape(1, -1),
-    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +51,7 @@ class AllSitesLatticeTwin(GroupTwin):
 
     @abstractmethod
     def tables(self, form: LatticeForm) -> Tables:
-        """What the kernel reads."""
+        """The tables that the kernel reads."""
 
     def run(self, state: Any, form: LatticeForm, keys: Keys, sums: Sums) -> Any:
         self.flip(state.x.numpy(), form, 0, keys, sums)
@@ -150,24 +99,15 @@ class _Same:
 
 @lru_cache(maxsize=16)
 def _tables(of: _Same) -> Tables:
-    return joined([of.twin.tables(form) for form in of.forms])
-
-
-def joined(tables: list[Tables]) -> Tables:
-    """The rows of all `tables`, one after another. These differ in nothing else."""
-    by_row = ("limit", "fraction", "softplus", "excess")
-    rows: dict[str, Any] = {
-        name: np.concatenate([getattr(each, name) for each in tables]) for name in by_row
-    }
-    return tables[0]._replace(**rows)
+    return join_rows([of.twin.tables(form) for form in of.forms])
 
 
 class Work(NamedTuple):
-    """What a step writes: bytes `[size of the tile]`, and the same memory in words of eight."""
+    """Memory that a step writes: bytes `[size of the tile]`, and the same in words of eight."""
 
     now: Bytes  # states, inside of `Tile.x`
     flips: Bytes
-    classes: Bytes  # of the present states
+    classes: Bytes  # classes of the present states
     proposed: Bytes  # classes of the proposed states
     limit: Bytes
     flipped: Bytes  # sums of flips since they were last added to `Sums`

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import sigmoid32
-from latticework.samplers.compiled.draws import happens
+from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.jit import kernel
-from latticework.samplers.compiled.philox import below, fill
+from latticework.samplers.compiled.philox import fill, is_below
 from latticework.samplers.compiled.rbm import Flips, RBMDrawTwin, collect, layers, most_rows
 
 
@@ -51,7 +51,7 @@ def draw_hidden(first, key, stream, inputs, h):
         for j in range(hidden):
             z = inputs[c, j]
             rare = sigmoid32(-abs(z))  # the smaller of both probabilities
-            h[c, j] = np.float32(below(words[j], rare) != (z > 0)) + np.float32(0) * rare
+            h[c, j] = np.float32(is_below(words[j], rare) != (z > 0)) + np.float32(0) * rare
 
 
 @kernel
@@ -68,7 +68,7 @@ def draw_visible(first, key, stream, inputs, x, most, sites, count, invalid):
         unknown, flips = np.uint32(0), np.uint32(0)
         for i in range(visible):
             z, old = inputs[c, i], x[c, i]
-            new = np.float32(happens(words[i], z)) if z == z else old
+            new = np.float32(draw_bit(words[i], z)) if z == z else old
             flip[i] = new != old
             flips += np.uint32(new != old)
             unknown |= np.uint32(z != z)

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept between processes, so that no damage there stops a run.
+"""The folder of compiled kernels, kept between processes, so that no damage there stops a run.
 
 The folder is `LATTICEWORK_CACHE` (default: `latticework` in the user's cache folder), and in it one
 folder for each version of the kernels. Its name holds a hash of all of them, because numba checks
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: a folder for this version of their source."""
+    """The folder of compiled kernels for this version of their source."""
     here = Path(__file__).parent
     source = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
     return cache_root() / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"

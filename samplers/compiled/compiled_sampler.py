@@ -22,7 +22,7 @@ from latticework.samplers.checks import check_start
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 
-Keys = NDArray[np.int64]  # of Philox, one a step
+Keys = NDArray[np.int64]  # keys of Philox, one a step
 LARGEST = 1200.0  # change of log pi by a move: weights exp(d / 2) and their sums are finite
 
 
@@ -35,8 +35,6 @@ class Position(NamedTuple):
 @dataclass(frozen=True)
 class CompiledSampler(Wrapper, MultiStepSampler):
     """`sampler` by compiled code, on models with one kind of form."""
-
-    loops = False  # whether a step has an inner loop that may end at a bound
 
     def refuses(self, form: Any) -> str:
         """For which forms of its kind there is no kernel, if `form` is one of these; else ""."""

@@ -11,13 +11,13 @@ import numpy as np
 from latticework.models.forms import IMPOSSIBLE
 from latticework.samplers.compiled.arithmetic import exp32, sigmoid32
 from latticework.samplers.compiled.jit import inlined, kernel, lean, reordered
-from latticework.samplers.compiled.philox import below
+from latticework.samplers.compiled.philox import is_below
 
 
 @inlined
-def happens(word, logit):
+def draw_bit(word, logit):
     """True with probability sigmoid(logit); the rarer of both outcomes to within 2^-32."""
-    return below(word, sigmoid32(-abs(logit))) != (logit > 0)
+    return is_below(word, sigmoid32(-abs(logit))) != (logit > 0)
 
 
 @kernel

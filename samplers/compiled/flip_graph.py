@@ -18,7 +18,7 @@ from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import wide_exp
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_blocks, sum_of
-from latticework.samplers.compiled.graph import renew, spread
+from latticework.samplers.compiled.graph import add_to_neighbours, renew
 from latticework.samplers.compiled.gwg_several import SeveralState, empty_state
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
@@ -114,7 +114,7 @@ def turn(starts, near, slope, x, odds, weights, sums, top, i):
     """Flip site `i`, with all that follows from it."""
     step = np.float32(1) - np.float32(2) * x[i]
     x[i] += step
-    spread(starts, near, slope, odds, np.uint64(i), step)
+    add_to_neighbours(starts, near, slope, odds, np.uint64(i), step)
     weights[i] = wide_exp(gain_of(x[i], odds[i]) - top)
     for k in range(starts[i], starts[i + 1]):
         j = near[k]

@@ -28,7 +28,7 @@ from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import ones_around
 
-MOST_CLASSES = 64  # of sites; a step looks at all of them
+MOST_CLASSES = 64  # classes of sites; a step looks at all of them
 LEAST, MOST = 1e-200, 1e200
 LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
 

@@ -43,7 +43,7 @@ class SitesTwin(CompiledSampler):
     def refresh(self, state: SitesState, model: EnergyModel) -> SitesState:
         return state._replace(memory=memory_of(form_of(model), state.x))
 
-    def moved_to(self, x: Tensor, state: SitesState, model: EnergyModel) -> SitesState:
+    def relocate(self, x: Tensor, state: SitesState, model: EnergyModel) -> SitesState:
         return self.at(x, model)._replace(scan=state.scan)
 
 

@@ -93,7 +93,7 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
     for t in range(steps):
         block, now = blocks[t], t % AHEAD
-        bias, coupling = inside(form, block)
+        bias, coupling = read_block(form, block)
         if now == 0:
             fill_ahead(words, keys[t : t + AHEAD], start, 0)
             if centred:
@@ -140,7 +140,7 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
 # sigmoid(inputs) and sigmoid(-inputs) of an RBM's hidden units.
 
 
-def inside(form, block):
+def read_block(form, block):
     """Biases and couplings of the sites in `block`, which all chains share."""
     raise NotImplementedError
 
@@ -150,7 +150,7 @@ def width(form, memory, sites):
 
 
 def pace(form, value):
-    """What a flip adds to this value."""
+    """The change of this value by a flip."""
     raise NotImplementedError
 
 
@@ -292,8 +292,8 @@ LOOK = {LatticeForm: pair_look, PairForm: pair_look, RBMForm: rbm_look}
 INSIDE[GraphForm], LOOK[GraphForm] = graph_inside, pair_look
 
 
-@choice(inside)
-def _inside(form, block):
+@choice(read_block)
+def _read_block(form, block):
     implementation = INSIDE[form.instance_class]
     return lambda form, block: implementation(form, block)
 

@@ -57,7 +57,7 @@ class GibbsPottsTwin(CompiledSampler):
     def refresh(self, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
         return state._replace(memory=memory_of(form_of(model), state.x))
 
-    def moved_to(self, x: Tensor, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
+    def relocate(self, x: Tensor, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
         return self.at(x, model)._replace(scan=state.scan)
 
     def run(

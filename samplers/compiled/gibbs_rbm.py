@@ -21,7 +21,7 @@ def gibbs_rbm(first, last, form, x, memory, keys, sites, sums):
     words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
     since = fresh(sums, first, last, x.shape[1])
-    odds = np.empty((2, hidden), np.float32)  # of a flip to 1 and of a flip to 0
+    odds = np.empty((2, hidden), np.float32)  # odds of a flip to 1 and of a flip to 0
     for t in range(steps):
         i, now = sites[t], t % AHEAD
         if now == 0:

@@ -20,7 +20,7 @@ def renew(form, x, odds):
 
 
 @lean
-def spread(starts, near, slope, odds, i, step):
+def add_to_neighbours(starts, near, slope, odds, i, step):
     """Add to the log-odds of the neighbours what a change of x_i by `step` does to them."""
     for k in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
         odds[near[k]] += step * slope[k]

@@ -99,7 +99,7 @@ class SeveralLatticeTwin(CompiledSampler):
 
     def table(self, form: LatticeForm) -> NDArray[np.float64]:
         """exp(d / 2) by a site's kind, the number of its neighbours at 1, and its value."""
-        with np.errstate(over="ignore"):  # of entries that no site has
+        with np.errstate(over="ignore"):  # entries that no site has may overflow
             return np.exp(np.stack((form.odds, -form.odds), -1) / 2)
 
     def run(self, state: SeveralState, form: LatticeForm, keys: Keys, sums: Sums) -> SeveralState:

@@ -1,4 +1,4 @@
-"""What the kernels of DULA and DMALA share: the price of a move, and its acceptance."""
+"""The common part of the kernels of DULA and DMALA: the price of a move, and its acceptance."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from latticework.samplers.langevin import DMALA, DULA
 
 
 def scales(sampler: DULA | DMALA, sites: int) -> NDArray[np.float64]:
-    """What the preconditioner multiplies the step size by, `[sites]`."""
+    """The factor of the step size by the preconditioner, `[sites]`."""
     if sampler.preconditioner is None:
         return np.ones(sites)
     scale = np.array(sampler.preconditioner) ** sampler.preconditioner_power
@@ -19,7 +19,7 @@ def scales(sampler: DULA | DMALA, sites: int) -> NDArray[np.float64]:
 
 
 def prices(sampler: DULA | DMALA, sites: int, distance: float = 1.0) -> NDArray[np.float32]:
-    """What Eq. (2) of Zhang et al. (2022) subtracts for a squared distance, `[sites]`."""
+    """The term that Eq. (2) of Zhang et al. (2022) subtracts for a squared distance, `[sites]`."""
     return (0.5 / sampler.step_size * distance / scales(sampler, sites)).astype(np.float32)
 
 

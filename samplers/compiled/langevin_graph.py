@@ -22,7 +22,7 @@ from torch import Tensor
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
-from latticework.samplers.compiled.graph import renew, spread
+from latticework.samplers.compiled.graph import add_to_neighbours, renew
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, over_chains, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import SCALE, fill, unit
@@ -110,7 +110,7 @@ def move(first, last, form, rule, state, keys, sums):
             flips = list_flips(flipped, found, marks, marks.view(np.uint64))
             for f in range(flips):
                 i = flipped[f]
-                spread(starts, near, slope, after, i, away_from(now[i]))
+                add_to_neighbours(starts, near, slope, after, i, away_from(now[i]))
             total, level = weigh(there, now, marks, after, rule), unit(words[sites])
             beyond = excess(flipped, flips, now, own, here, after, there) if rule.jumps else 0.0
             if settle(c, rule.adjusted, flips, level, total, normaliser, sums, beyond):
@@ -127,7 +127,7 @@ def move(first, last, form, rule, state, keys, sums):
 
 @inlined
 def away_from(x):
-    """What a flip adds to a site."""
+    """The change of a site by a flip."""
     return np.float32(1) - x - x
 
 
@@ -161,7 +161,7 @@ def excess(flipped, flips, x, odds, ratio, after, there):
     total = 0.0
     for f in range(flips):
         i = flipped[f]
-        gains = np.float64(odds[i] + after[i]) * away_from(x[i])  # that at y has the other sign
+        gains = np.float64(odds[i] + after[i]) * away_from(x[i])  # the gain at y has the other sign
         total += log_odds_of(there[i]) - log_odds_of(ratio[i]) + 0.5 * gains
     return total
 
@@ -173,7 +173,7 @@ def log_odds_of(ratio):
 
 @kernel
 def weigh(ratio, x, marks, odds, rule):
-    """What the state holds at `x` with the marked sites flipped.
+    """The state's numbers at `x` with the marked sites flipped.
 
     The ratios, and the sum of log(1 + exp(l)).
     """
@@ -220,7 +220,7 @@ def weigh_jumps(ratio, x, marks, odds, time, root, euler):
         flow = time * (one / half + half) if root else time
         kept = one - min(flow, one) if euler else exp32(-flow)
         moved = one - kept
-        if flow < np.float32(0.05):  # whose difference from 1 is coarse
+        if flow < np.float32(0.05):  # the difference from 1 is coarse
             series = flow - flow * flow * (np.float32(0.5) - flow * np.float32(1 / 6))
             moved = flow if euler else series
         goes = moved if gain > 0 else small * moved

@@ -37,7 +37,7 @@ class LangevinPairState(NamedTuple):
 
 
 class PairProposals(NamedTuple):
-    """What all chains propose in a step, in arrays like those of the state."""
+    """The proposals of all chains in a step, in arrays like those of the state."""
 
     y: NDArray[np.float32]
     gradient: NDArray[np.float32]  # at y

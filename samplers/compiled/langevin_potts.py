@@ -43,7 +43,7 @@ class LangevinPottsState(NamedTuple):
 
 
 class PottsProposals(NamedTuple):
-    """What all chains propose in a step, in arrays like those of the state."""
+    """The proposals of all chains in a step, in arrays like those of the state."""
 
     x: NDArray[np.float32]  # [chains, q * sites], one-hot
     values: NDArray[np.int32]
@@ -80,7 +80,7 @@ class LangevinPottsTwin(CompiledSampler):
         return state
 
     def prices(self, form: PottsForm) -> NDArray[np.float32]:
-        return prices(self.sampler, len(form.bias), distance=2.0)  # of one-hot values
+        return prices(self.sampler, len(form.bias), distance=2.0)  # the distance of one-hot values
 
     def run(
         self, state: LangevinPottsState, form: PottsForm, keys: Keys, sums: Sums

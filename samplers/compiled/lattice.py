@@ -1,4 +1,4 @@
-"""What kernels on lattices share: tiles of chains as bytes, and classes of sites.
+"""The common part of kernels on lattices: tiles of chains as bytes, and classes of sites.
 
 The class of a site is its kind (`LatticeForm.kind`), its value and the number of its neighbours at
 1, in this order. All that a step needs to know of a site depends on its class only.

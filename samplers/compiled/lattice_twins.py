@@ -9,18 +9,13 @@ from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.all_sites_lattice import (
-    AllSitesLatticeTwin,
-    Tables,
-    gains_of,
-    joined,
-    tables_of,
-)
+from latticework.samplers.compiled.all_sites_lattice import AllSitesLatticeTwin
 from latticework.samplers.compiled.compiled_sampler import Keys, Sums
 from latticework.samplers.compiled.langevin import scales
+from latticework.samplers.compiled.lattice_tables import Tables, gains_of, join_rows, tables_of
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
-from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 
 @dataclass(frozen=True)
@@ -29,9 +24,11 @@ class SweepTwin(AllSitesLatticeTwin):
 
     def tables(self, form: LatticeForm) -> Tables:
         logits = gains_of(form.odds)
-        if isinstance(self.sampler, MetropolisSweep):  # of min(1, exp(gain)) or less
+        if isinstance(
+            self.sampler, MetropolisSweep
+        ):  # its probability is min(1, exp(gain)) or less
             loss = np.minimum(logits, 0)
-            loss = loss + np.where(np.abs(logits) <= TIE, np.log(TRIED), 0)
+            loss = loss + np.where(np.abs(logits) <= TIE_NATS, np.log(TIE_SHARE), 0)
             with np.errstate(divide="ignore"):
                 logits = np.where(loss < 0, loss - np.log(-np.expm1(loss)), np.inf)
         return tables_of(form.kind, logits, excess=np.empty(0), passes=form.colours)
@@ -91,7 +88,7 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
     def refresh(self, state: CyclePosition, model: EnergyModel) -> CyclePosition:
         return state
 
-    def moved_to(self, x: Tensor, state: CyclePosition, model: EnergyModel) -> CyclePosition:
+    def relocate(self, x: Tensor, state: CyclePosition, model: EnergyModel) -> CyclePosition:
         return self.at(x, model)._replace(phase=state.phase)
 
     def tables(self, form: LatticeForm) -> Tables:
@@ -101,7 +98,7 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
         for step, balance in cycle:
             logits = balance * gains - 0.5 / step
             rows.append(tables_of(form.kind, logits, logits - gains / 2))
-        return joined(rows)
+        return join_rows(rows)
 
     def run(self, state: CyclePosition, form: LatticeForm, keys: Keys, sums: Sums) -> CyclePosition:
         self.flip(state.x.numpy(), form, int(state.phase), keys, sums)

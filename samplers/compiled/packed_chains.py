@@ -1,4 +1,4 @@
-"""What a site has of 32 chains at once: sums over its neighbours, and a word of bits.
+"""Numbers of 32 chains at a site: sums over its neighbours, and a word of bits.
 
 A site's word has a bit for each chain. Its bits choose the lanes of a vector register to which the
 weight of an edge is added. This is written in LLVM's vector types, which it turns into the
@@ -41,18 +41,18 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
         def load(pointer, index):
             return builder.load(builder.gep(pointer, [index]))
 
-        def spread(value):
+        def fill_lanes_with(value):
             one = builder.insert_element(ANY, value, ir.Constant(ir.IntType(32), 0))
             return builder.shuffle_vector(one, ANY, FIRST)
 
         def add(k, total):
             word = load(states, builder.zext(load(sites, k), INDEX))
             before = builder.load(total)
-            after = builder.fadd(before, spread(load(weights, k)))
+            after = builder.fadd(before, fill_lanes_with(load(weights, k)))
             builder.store(builder.select(builder.bitcast(word, BITS), after, before), total)
 
         totals = [cgutils.alloca_once_value(builder, ZERO) for _ in range(APART)]
-        builder.store(spread(base), totals[0])
+        builder.store(fill_lanes_with(base), totals[0])
         step, one = ir.Constant(INDEX, APART), ir.Constant(INDEX, 1)
         whole = builder.sub(stop, builder.urem(builder.sub(stop, start), step))
         with cgutils.for_range_slice(builder, start, whole, step, INDEX) as (k, _):

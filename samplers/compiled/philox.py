@@ -134,7 +134,7 @@ def unit(word):
 
 
 @inlined
-def below(word, probability):
+def is_below(word, probability):
     """True with a probability in float32, to within 2^-32 if it is at most 1/2; False for NaN.
 
     Above 1/2, decide about the opposite: float32 numbers near 1 are coarse.

@@ -17,7 +17,7 @@ from latticework.models.forms import Form, array
 from latticework.samplers.compiled.arithmetic import sigmoid32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
-from latticework.samplers.compiled.philox import below, fill, step_keys
+from latticework.samplers.compiled.philox import fill, is_below, step_keys
 from latticework.samplers.compiled.rbm import record_states
 from latticework.samplers.rates import RatesState, SamplePenalization
 from latticework.samplers.sums import NOTHING, SumRequest, Sums, empty_sums
@@ -97,7 +97,7 @@ def rates_gibbs(
                 for j in range(hidden):
                     z = inputs[j]
                     rare = sigmoid32(-abs(z))  # the smaller of both probabilities
-                    one = below(words[j], rare) != (z > 0)
+                    one = is_below(words[j], rare) != (z > 0)
                     h[j] = np.float32(one) + np.float32(0) * rare  # NaN stays NaN
                 multiply(both, h, above)
                 fill(words, keys[t], c, 2 * update + 1)
@@ -105,7 +105,7 @@ def rates_gibbs(
                     z = above[i] + visible_bias[i] + fast_visible[c, i]
                     above[i] = sigmoid32(z)
                     if z == z:
-                        x[c, i] = np.float32(below(words[i], sigmoid32(-abs(z))) != (z > 0))
+                        x[c, i] = np.float32(is_below(words[i], sigmoid32(-abs(z))) != (z > 0))
                     else:
                         unknown = True
                 sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)

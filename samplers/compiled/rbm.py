@@ -1,4 +1,4 @@
-"""What the compiled kernels of restricted Boltzmann machines share.
+"""The common part of the compiled kernels of restricted Boltzmann machines.
 
 Products of a step run by a library (`models.matmul`), for a chunk of chains. Everything else is in
 kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
@@ -30,7 +30,7 @@ from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
 
 FRESH = 256  # steps
-ROWS = 0.3  # of the visible units: if this share flips, the product is as fast as rows
+ROWS = 0.3  # if this share of visible units flips, the product is as fast as rows
 CHUNK = 2**17  # units of all chains of a chunk: they fit the cache
 FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float64 holds 2^1023
 
@@ -85,7 +85,7 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
 class RBMTwin(CompiledSampler):
     """Chains advance in chunks, because a library makes the products."""
 
-    draws = 1  # of x in a step
+    draws = 1  # draws of x in a step
 
     def run(self, state: Any, form: RBMForm, keys: Keys, sums: Sums) -> Any:
         chains = len(state.x)
@@ -170,7 +170,7 @@ class RBMProposalTwin(RBMTwin):
         return BalancedState(x, inputs, age, torch.empty_like(x), balance)
 
     def prices(self, form: RBMForm) -> NDArray[np.float32]:
-        """What is subtracted from the logit of each site's flip."""
+        """The price that is subtracted from the logit of each site's flip."""
         return np.zeros_like(form.visible_bias)
 
     @abstractmethod
@@ -219,7 +219,7 @@ class RBMProposalTwin(RBMTwin):
 
 
 class Proposal(NamedTuple):
-    """What a proposal of a chunk of chains reads and writes."""
+    """Memory of a proposal of a chunk of chains."""
 
     x: NDArray[np.float32]  # [chains, visible], overwritten
     gradient: NDArray[np.float32]  # [chains, visible], at x

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.draws import happens
+from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.jit import kernel, reordered
 from latticework.samplers.compiled.langevin import prices
 from latticework.samplers.compiled.philox import fill, unit
@@ -84,7 +84,7 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform):
         unknown = np.uint32(0)
         for i in range(visible):
             logit = (np.float32(0.5) - x[c, i]) * gradient[c, i] - price[i]
-            flip[i] = happens(words[i], logit)
+            flip[i] = draw_bit(words[i], logit)
             logits[i] = logit
             unknown |= np.uint32(logit != logit)
         count[c] = collect(flip, sites, c)

@@ -1,6 +1,7 @@
 """The twin of a sampler on a model, if there is one."""
 
 from importlib import import_module
+from itertools import product
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import (
@@ -69,9 +70,9 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
     ((SwendsenWang,), CLUSTERS, "swendsen_wang.SwendsenWangTwin"),
 ]
-TWINS: dict[tuple[type, type], str] = {
-    (kind, form): twin for kinds, forms, twin in ROWS for kind in kinds for form in forms
-}
+TWINS: dict[tuple[type, type], str] = {}
+for _kinds, _forms, _twin in ROWS:
+    TWINS |= dict.fromkeys(product(_kinds, _forms), _twin)
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], str] = {
     **{(Gibbs, form): "gibbs_blocks.BlockTwin" for form in BINARY},

@@ -1,4 +1,4 @@
-"""What kernels that change a few sites ask of a form: a site's probability, and a flip.
+"""Parts of kernels that change a few sites of a form: a site's probability, and a flip.
 
 `memory` is a chain's row of a table that some forms keep up to date: the gradient of a PairForm;
 hidden inputs, sigmoid(inputs) and sigmoid(-inputs) of an RBMForm. `change` and `probability` read

@@ -16,14 +16,14 @@ from torch import Tensor
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
-from latticework.samplers.compiled.draws import happens
-from latticework.samplers.compiled.graph import renew, spread
+from latticework.samplers.compiled.draws import draw_bit
+from latticework.samplers.compiled.graph import add_to_neighbours, renew
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
-from latticework.samplers.compiled.philox import below, fill_sites, philox
+from latticework.samplers.compiled.philox import fill_sites, is_below, philox
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.sites import renewals
-from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
@@ -90,13 +90,16 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                     find_fields(fields, total, form, now, order, begin, rows)
                     if metropolis:
                         for m in range(np.uint64(rows * LANES)):
-                            rare, usual = tried(words[m], fields[m]), taken(words[m], fields[m])
+                            rare, usual = (
+                                is_move_proposed(words[m], fields[m]),
+                                is_tie_kept(words[m], fields[m]),
+                            )
                             rises[m] = np.uint8(usual if fields[m] > 0 else rare)
                             falls[m] = np.uint8(rare if fields[m] > 0 else usual)
                         flip(now, rises, falls, changed, order, begin, rows)
                     else:
                         for m in range(np.uint64(rows * LANES)):
-                            new[m] = np.uint8(happens(words[m], fields[m]))
+                            new[m] = np.uint8(draw_bit(words[m], fields[m]))
                         replace(now, new, changed, order, begin, rows)
                     chunk += 1
             for c in range(chains):
@@ -138,16 +141,16 @@ def find_fields(fields, total, form, now, order, begin, rows):
 
 
 @inlined
-def tried(word, odds):
+def is_move_proposed(word, odds):
     """Whether a site at its likely value flips by the rule of `samplers.sweep`."""
     share = exp32(-abs(odds))
-    return below(word, F(TRIED) * share if abs(odds) <= F(TIE) else share)
+    return is_below(word, F(TIE_SHARE) * share if abs(odds) <= F(TIE_NATS) else share)
 
 
 @inlined
-def taken(word, odds):
+def is_tie_kept(word, odds):
     """Whether a site at its unlikely value flips: always, unless it is a tie."""
-    return (abs(odds) > F(TIE)) | below(word, F(TRIED))
+    return (abs(odds) > F(TIE_NATS)) | is_below(word, F(TIE_SHARE))
 
 
 @lean
@@ -215,7 +218,7 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
                     i = flipped[f]
                     step = np.float32(1) - np.float32(2) * now[i]
                     now[i] += step
-                    spread(starts, near, slope, fields, i, step)
+                    add_to_neighbours(starts, near, slope, fields, i, step)
                 sums.changed[0] += found
                 four += (size + 3) // 4
         add_chain(sums, x, 0, t - keys.shape[0])
@@ -244,10 +247,10 @@ def decide(flipped, some, metropolis, now, fields, words, order, begin, rows, fo
     for m in range(np.uint64(rows)):
         word, likely = words[np.uint64(4 * four) + m], np.float32(odds[m] > 0)
         if metropolis:
-            rare, usual = tried(word, odds[m]), taken(word, odds[m])
+            rare, usual = is_move_proposed(word, odds[m]), is_tie_kept(word, odds[m])
             odds[m] = np.float32(rare if likely == value[m] else usual)
         else:
-            odds[m] = np.float32(np.float32(happens(word, odds[m])) != value[m])
+            odds[m] = np.float32(np.float32(draw_bit(word, odds[m])) != value[m])
     found = np.uint64(0)
     for m in range(np.uint64(rows)):
         flipped[found] = np.uint64(order[np.uint64(begin) + m])

@@ -20,11 +20,11 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.philox import fill_sites, unit
-from latticework.samplers.sweep import TIE, TRIED, MetropolisSweep
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 SweepForm = PottsGraphForm | PottsLatticeForm
 VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
-FAR = math.exp(TIE)  # the ratio that a tie has at most
+FAR = math.exp(TIE_NATS)  # the ratio that a tie has at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
 LEAST = np.float32(IMPOSSIBLE)  # fields below it are those of forbidden values
 MANY = 128  # neighbours of a site, whose couplings are added in single precision at most
@@ -88,7 +88,7 @@ class PottsSweepTwin(GroupTwin):
 
 
 class Chunk(NamedTuple):
-    """What a chunk of sites needs; `size` is CHUNK times the width of the tile."""
+    """Memory for a chunk of sites; `size` is CHUNK times the width of the tile."""
 
     weights: NDArray[np.float32]  # [values, size]
     top: NDArray[np.float32]  # [size], the largest field
@@ -311,10 +311,10 @@ def count_passed(new, passed, words, total):
 
 @lean
 def keep_rejected(new, values, words, total, left):
-    """Where `total` is 0, no other value is possible."""
+    """If `total` is 0, no other value is possible."""
     for c in range(np.uint64(new.shape[0])):
         tie = (total[c] <= FAR * left[c]) & (left[c] <= FAR * total[c])
-        share = TRIED * total[c] if tie else total[c]
+        share = TIE_SHARE * total[c] if tie else total[c]
         accepted = (unit(words[c]) * max(total[c], left[c]) < share) & (total[c] > 0)
         new[c] = new[c] if accepted else values[c]
 

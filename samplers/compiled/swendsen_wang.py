@@ -22,7 +22,7 @@ from latticework.samplers.sums import Sums
 
 
 class Bonds(NamedTuple):
-    """What the kernel reads of a form."""
+    """The numbers that the kernel reads of a form."""
 
     price: NDArray[np.float64]  # [edges], K, of an edge with unequal ends
     fields: NDArray[np.float64]  # [sites, values]

@@ -22,7 +22,7 @@ from latticework.models.forms import (
     RBMForm,
     change,
     forbids,
-    tempered,
+    temper_form,
 )
 from latticework.samplers.base import Info
 from latticework.samplers.checks import check_start
@@ -36,17 +36,18 @@ from latticework.samplers.compiled.compiled_sampler import (
 from latticework.samplers.compiled.jit import reordered
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.sweep_potts import potts_values
+from latticework.samplers.ladder import LadderState
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
-from latticework.samplers.tempered import LadderState, Tempered
+from latticework.samplers.tempered import Tempered
 
 
 class LevelStates(NamedTuple):
-    x: Tensor  # of all replicas, [replicas * chains, *domain.shape]
+    x: Tensor  # states of all replicas, [replicas * chains, *domain.shape]
     levels: tuple[Any, ...]  # the state of the kernel's twin at each level, whose memory counts
 
 
 class _Level(NamedTuple):
-    """What a twin reads of a model."""
+    """The form that a twin reads of a model."""
 
     made: Form
 
@@ -56,8 +57,7 @@ class _Level(NamedTuple):
 
 @dataclass(frozen=True)
 class TemperedTwin(Tempered, MultiStepSampler):
-    loops = False  # whether a step has an inner loop that may end at a bound
-    twin: CompiledSampler | None = None  # of the kernel
+    twin: CompiledSampler | None = None  # the twin of the kernel
 
     def init(self, x: Tensor, model: EnergyModel) -> LadderState:
         check_start(x, model, self.uses_gradient, partial(change, form_of(model)))
@@ -84,7 +84,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
         path.move_to(state.schedule[state.level].flatten())
         return state._replace(known=path.know(state.kernel.x))
 
-    def moved(
+    def move_replicas(
         self, state: LadderState, model: EnergyModel, path: AnnealedModel, rng: Generator
     ) -> tuple[Any, Cache, Info]:
         x, level, target, chains = state.kernel.x, state.level, form_of(model), len(state.x)
@@ -106,7 +106,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
             accept = torch.from_numpy(accepted / np.array(made)[:, None])
         else:
             levels = zip(twins, states, forms, made, strict=True)
-            states, accept = self._moved_each(x, rows, levels, rng)
+            states, accept = self._move_each_level(x, rows, levels, rng)
         path.move_to(state.schedule[level].flatten())
         values: Tensor | None = None  # in a third of the time of `know`
         if isinstance(target, LatticeForm):
@@ -121,7 +121,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
         by_row = torch.empty(len(x)).index_copy_(0, rows.flatten(), accept.flatten().float())
         return LevelStates(x, states), known, Info(by_row)
 
-    def _moved_each(
+    def _move_each_level(
         self,
         x: Tensor,
         rows: Tensor,
@@ -134,8 +134,8 @@ class TemperedTwin(Tempered, MultiStepSampler):
         """
         after, accept = [], torch.empty(rows.shape, dtype=torch.float64)
         for number, (twin, before, form, steps) in enumerate(levels):
-            part = x.index_select(0, rows[number])  # of one level, which fits the cache
-            state = twin.moved_to(part, before, _Level(form))  # type: ignore[arg-type]
+            part = x.index_select(0, rows[number])  # one level, which fits the cache
+            state = twin.relocate(part, before, _Level(form))  # type: ignore[arg-type]
             sums = empty_sums(state.x, steps, NOTHING, twin.loops)
             state = twin.run(state, form, step_keys(steps, rng), sums)
             x.index_copy_(0, rows[number], state.x)
@@ -241,7 +241,7 @@ def _forms(form: Form, schedule: tuple[float, ...]) -> tuple[Form, ...]:
         return _made[0][2]
     kind: Any = type(form)
     copy = kind._make(np.copy(p) if isinstance(p, np.ndarray) else p for p in form)
-    _made[:] = [(copy, schedule, tuple(tempered(copy, b) for b in schedule))]
+    _made[:] = [(copy, schedule, tuple(temper_form(copy, b) for b in schedule))]
     return _made[0][2]
 
 

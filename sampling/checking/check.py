@@ -16,9 +16,9 @@ from latticework.sampling.checking.check_case import CheckCase, CheckOutcome
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.checking.suite import CHECKS, decisions_of, examine
-from latticework.sampling.checking.targets import Target, check_listed, targets_for
+from latticework.sampling.checking.targets import Target, require_listable, targets_for
 from latticework.sampling.devices import device_of
-from latticework.sampling.sample import sampler_of
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import (
     States,
@@ -70,7 +70,7 @@ def check(
 
 def enumerate_target(model: EnergyModel, name: str) -> Target:
     """The model with its states. Raises ValueError if they cannot be listed, or it is invalid."""
-    check_listed(model.domain, name)
+    require_listable(model.domain, name)
     check_target(model, draw_possible(model, 64, Generator(device_of(model)).manual_seed(0)))
     return Target(model)
 
@@ -98,8 +98,10 @@ def run_checks(
         name: CheckCase(sampler, target, error / decisions, law, chains, seed)  # Bonferroni
         for name, target in sorted(supported.items(), key=lambda item: len(item[1].z))
     }
-    found = {name: list(examine(case)) for name, case in cases.items()}
-    return CheckReport(sampler, found, refused, decisions, error, next(iter(cases.values()), None))
+    outcomes = {name: list(examine(case)) for name, case in cases.items()}
+    return CheckReport(
+        sampler, outcomes, refused, decisions, error, next(iter(cases.values()), None)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +143,12 @@ class CheckReport(TableReport):
         for row, name in enumerate(CHECKS):
             yield from self._details(row, name)
         exact, n = self.sampler.exact, len(self.failures)
-        result = f"failures: {n}" if n else "everything holds" if exact else "no failures"
+        result = "everything holds" if exact else "no failures"
+        if n:
+            result = f"failures: {n}"
         unsupported = f" Not supported: {', '.join(self.refused)}." if self.refused else ""
         yield Text(f"{self.sampler}: {result}, on {', '.join(self.outcomes)}.{unsupported}")
-        counted = f"{self.case.counted} chains and seed {self.case.seed}"
+        counted = f"{self.case.chain_count} chains and seed {self.case.seed}"
         if exact:
             yield Text(
                 f"{self.decisions} counts were tested with {counted}; for an exact sampler, the "
@@ -159,12 +163,12 @@ class CheckReport(TableReport):
         ]
         yield Text(
             "It declares exact = False, so a bias is no failure. Total variation distance from "
-            f"the target after {self.case.later} steps from exact draws, with {counted}: "
+            f"the target after {self.case.second_step} steps from exact draws, with {counted}: "
             f"{', '.join(biases) or 'not measured'}."
         )
 
     def _details(self, row: int, name: str) -> Iterator[RenderableType]:
-        """What a check found if it does not hold, on the smallest target that shows it."""
+        """The finding of a check that does not hold, on the smallest target that shows it."""
         shown = [(target, each[row]) for target, each in self.outcomes.items()]
         for status, verb in (("fails", "fails"), ("no", "does not hold")):
             for target, outcome in shown:
@@ -189,14 +193,15 @@ class CheckReport(TableReport):
                     sizes.setdefault(outcome.check, []).append(outcome.visible)
         if "invariance" not in sizes:  # what fails was found
             return ""
+        texts = [f"{name} {_describe_spread(errors)}" for name, errors in sizes.items()]
         return (
             "The smallest relative error of a state's probability that would be found in half of "
-            f"all trials: {', '.join(f'{name} {_spread(s)}' for name, s in sizes.items())}. Four "
+            f"all trials: {', '.join(texts)}. Four "
             "times --chains halves that of invariance."
         )
 
 
-def _spread(parts: list[float]) -> str:
+def _describe_spread(parts: list[float]) -> str:
     """The least and the largest of `parts`, in per cent."""
     ends = [f"{100 * part:.{0 if part > 0.1 else 1}f}" for part in (min(parts), max(parts))]
     return f"{' to '.join(dict.fromkeys(ends))} %"

@@ -64,7 +64,7 @@ class CheckCase:
         require_count(chains=self.chains)
 
     @property
-    def counted(self) -> int:
+    def chain_count(self) -> int:
         """The number of chains that are counted."""
         if self.sampler.interacting:
             return min(self.chains, MAX_INTERACTING_CHAINS)
@@ -75,7 +75,7 @@ class CheckCase:
         )
 
     @property
-    def later(self) -> int:
+    def second_step(self) -> int:
         """The steps before the second count: a bias needs many to show its size."""
         return SECOND_TEST_STEPS if self.sampler.exact else SETTLING
 
@@ -90,7 +90,7 @@ class CheckCase:
         """A copy of the sampler as it was given."""
         return copy.deepcopy(self.sampler)
 
-    def after(self, x: Tensor, steps: int, sampler: Sampler | None = None) -> Any:
+    def run_steps(self, x: Tensor, steps: int, sampler: Sampler | None = None) -> Any:
         """The state after `steps` steps from `x`."""
         sampler, rng = sampler or self.fresh(), self.rng(2)
         state = sampler.init(x, self.target.model)
@@ -98,7 +98,7 @@ class CheckCase:
             state, _ = sampler.step(state, self.target.model, rng)
         return state
 
-    def settled(self, state: Any, model: EnergyModel, rng: Generator) -> Any:
+    def settle(self, state: Any, model: EnergyModel, rng: Generator) -> Any:
         """The state after SETTLING steps, if chains need them to forget their start."""
         sampler = self.fresh()
         for _ in range(0 if sampler.stationary_start else SETTLING):
@@ -110,14 +110,14 @@ class CheckCase:
         """The states of all chains at the start, after 1 and `later` steps; -1 is not listed."""
         with torch.no_grad():
             sampler, rng = self.fresh(), self.rng(3)
-            x = self.target.draw(self.target.law, self.counted, rng)
-            state = self.settled(sampler.init(x.clone(), self.target.model), self.target.model, rng)
-            found = [self.target.index(state.x)]
-            for step in range(1, self.later + 1):
+            x = self.target.draw(self.target.law, self.chain_count, rng)
+            state = self.settle(sampler.init(x.clone(), self.target.model), self.target.model, rng)
+            indices = [self.target.index(state.x)]
+            for step in range(1, self.second_step + 1):
                 state, _ = sampler.step(state, self.target.model, rng)
-                if step in (1, self.later):
-                    found.append(self.target.locate(state.x))
-        return found
+                if step in (1, self.second_step):
+                    indices.append(self.target.locate(state.x))
+        return indices
 
     @cached_property
     def balance(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -143,7 +143,7 @@ class CheckCase:
 def counts(
     sampler: Sampler, target: Target, steps: int, replicas: int, shared: bool = False
 ) -> tuple[list[np.ndarray], Info]:
-    """Where `replicas` chains from each inner state are after 1, 2, ... steps; the first Info.
+    """The states of `replicas` chains from each inner state after 1, 2, ... steps; the first Info.
 
     Each array is `[inner states, states]`. With `shared` random numbers, replicas are separate
     calls.
@@ -151,7 +151,7 @@ def counts(
     rng, size = Generator(target.device).manual_seed(0), len(target.inner)
     calls, repeats = (replicas, 1) if shared else (1, replicas)
     x = target.states[target.inner].repeat_interleave(repeats, 0)
-    found = np.zeros((steps, size * len(target.z)), dtype=int)
+    visits = np.zeros((steps, size * len(target.z)), dtype=int)
     source = np.arange(size).repeat(repeats) * len(target.z)
     infos = []
     for _ in range(calls):
@@ -159,8 +159,8 @@ def counts(
         for step in range(steps):
             state, info = sampler.step(state, target.model, rng)
             infos.append(info)
-            found[step] += np.bincount(source + target.index(state.x), minlength=found.shape[1])
-    return list(found.reshape(steps, size, -1)), infos[0]
+            visits[step] += np.bincount(source + target.index(state.x), minlength=visits.shape[1])
+    return list(visits.reshape(steps, size, -1)), infos[0]
 
 
 def histogram(target: Target, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -189,7 +189,7 @@ def deviation(target: Target, index: np.ndarray, level: float) -> str:
     )
 
 
-def visible(draws: int, law: np.ndarray, level: float) -> float:
+def smallest_visible_error(draws: int, law: np.ndarray, level: float) -> float:
     """The smallest relative error of a state's probability that is found in half of all trials."""
     law = law[law > 0]
     smallest = binom.isf(level / 2, draws, law) + 1

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -25,37 +25,23 @@ from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import seconds_per_step
+from latticework.sampling.checking.permutation import DrawsOutcome, compare_states, evaluate_draws
 from latticework.sampling.checking.report import COLOURS, TableReport
 from latticework.sampling.diagnostics import largest_r_hat, quantities
+from latticework.sampling.drawing import METRICS
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.exact import distribution, few_states
-from latticework.sampling.metrics import kernel
 from latticework.sampling.naming import short_repr
-from latticework.sampling.sample import METRICS, sample, sampler_of
+from latticework.sampling.sample import sample
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
 
 MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
-MAX_MMD_DRAWS = 1000  # draws of each set whose distances are computed
-PAIRS = 500  # pairs of sites that are compared
-LEVELS = 50  # of the log-probability
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
-AT_ONCE = 4096  # states that are evaluated together
-DIVIDED = 100  # divisions that are computed together
-COMPARISONS = 5  # that are decided by a permutation test
 DEFAULTS = ("gibbs_sweep", "gibbs", "random_walk")  # samplers of the reference
-SWEEPS = 100  # of each chain of the reference
+SWEEPS = 100  # sweeps of each chain of the reference
 LONGEST_UNTOLD = 60  # seconds of a reference, above which they are told beforehand
-
-Statistic = Callable[[Tensor], Tensor]  # divisions [n, states], 1.0 for the draws -> [n]
-
-
-@dataclass(frozen=True)
-class DrawsOutcome:
-    check: str
-    status: Literal["ok", "fails", "-"]  # "-": nothing to compare
-    detail: str
-    p: float | None = None  # of the permutation test
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +59,17 @@ class DrawsReport(TableReport):
 
     def _parts(self) -> Iterator[RenderableType]:
         grid = Grid("check", "", "p", "", box=None, pad_edge=False)
-        for one in self.outcomes:
-            p = "" if one.p is None else f"{one.p:.3g}"
-            grid.add_row(one.check, Text(one.status, COLOURS[one.status]), p, Text(one.detail))
+        for outcome in self.outcomes:
+            p = "" if outcome.p is None else f"{outcome.p:.3g}"
+            grid.add_row(
+                outcome.check,
+                Text(outcome.status, COLOURS[outcome.status]),
+                p,
+                Text(outcome.detail),
+            )
         yield grid
         yield ""
-        failures = sum(one.status == "fails" for one in self.outcomes)
+        failures = sum(outcome.status == "fails" for outcome in self.outcomes)
         result = f"failures: {failures}" if failures else "no differences were found"
         yield Text(f"{self.about}: {result}.")
         yield Text(
@@ -137,19 +128,19 @@ def check_draws(
         require_count(steps=steps)
     check_target(model, draw_possible(model, 4, rng))
     x = as_states(draws, model.domain)
-    values = _log_prob(x.flatten(0, 1), model).view(x.shape[:2])
-    outcomes = [_possible(values), _energies(values, log_prob)]
+    values = evaluate_draws(x.flatten(0, 1), model).view(x.shape[:2])
+    outcomes = [_check_support(values), _check_energies(values, log_prob)]
 
-    kept = _thin_draws(x, values)
-    if len(kept) < 2:
+    thinned = _thin_draws(x, values)
+    if len(thinned) < 2:
         raise ValueError(
             f"the {x.shape[0] * x.shape[1]} draws are worth fewer than two independent ones, so "
             "they cannot be compared; give more draws, or more chains"
         )
-    kept = kept[torch.randperm(len(kept), generator=rng)[:MAX_COMPARED_DRAWS]]
-    others, how = _reference(model, reference, max(len(kept), LEAST), steps, seed)
-    outcomes += _compared(kept, others, model, rng, error)
-    about = f"{len(kept)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
+    thinned = thinned[torch.randperm(len(thinned), generator=rng)[:MAX_COMPARED_DRAWS]]
+    reference_states, how = _reference(model, reference, max(len(thinned), LEAST), steps, seed)
+    outcomes += compare_states(thinned, reference_states, model, rng, error)
+    about = f"{len(thinned)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
 
 
@@ -189,22 +180,13 @@ def _tensor(given: Any, name: str) -> Tensor:
         ) from error
 
 
-def _log_prob(x: Tensor, model: EnergyModel) -> Tensor:
-    """The target at each of `x` `[n, *domain.shape]`, float64 `[n]`."""
-    with torch.no_grad():
-        values = torch.cat([model.log_prob(some).double() for some in x.split(AT_ONCE)])
-    if values.isnan().any():
-        raise ValueError(f"the target is NaN at {int(values.isnan().sum())} of the draws")
-    return values
-
-
-def _possible(values: Tensor) -> DrawsOutcome:
+def _check_support(values: Tensor) -> DrawsOutcome:
     impossible = int((values == -torch.inf).sum())
-    told = f"{impossible} of {values.numel()} draws have probability 0"
-    return DrawsOutcome("support", "fails" if impossible else "ok", told)
+    detail = f"{impossible} of {values.numel()} draws have probability 0"
+    return DrawsOutcome("support", "fails" if impossible else "ok", detail)
 
 
-def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
+def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome:
     """Whether the source's log-probabilities are those of the target, up to a constant."""
     if given is None:
         return DrawsOutcome("energies", "-", "none are given")
@@ -218,23 +200,23 @@ def _energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsOutcome
     off = (off - off.median()).nan_to_num(torch.inf).abs()  # both -inf: `_possible` tells
     rounding = max(ROUNDING, 1e-5 * float(given[given.isfinite()].abs().max()))
     wrong = int((off > rounding).sum())
-    told = f"{wrong} of {off.numel()} differ from the target's, up to a constant"
-    return DrawsOutcome("energies", "fails" if wrong else "ok", told)
+    detail = f"{wrong} of {off.numel()} differ from the target's, up to a constant"
+    return DrawsOutcome("energies", "fails" if wrong else "ok", detail)
 
 
 def _thin_draws(x: Tensor, values: Tensor) -> Tensor:
-    """Those of the draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
+    """Draws that are two autocorrelation times apart, `[n, *domain.shape]`."""
     chains, length = values.shape
     if length == 1:
         return x[:, 0]
-    ess = _measured(values, x, "ess_bulk")
-    moving = ess[np.isfinite(ess)]  # of entries that are not the same in all draws
+    ess = _measure_draws(values, x, "ess_bulk")
+    moving = ess[np.isfinite(ess)]  # entries that are not the same in all draws
     fewest = moving.min() if len(moving) else chains * length
     gap = min(length, ceil(2 * chains * length / max(fewest, 1)))
     return x[:, gap - 1 :: gap].flatten(0, 1)
 
 
-def _measured(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
+def _measure_draws(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
     """A measure of the log-probability and of each entry of x; chains and draws first."""
     smallest = torch.finfo(torch.float32).min  # in place of -inf
     traces = torch.cat((values.unsqueeze(-1).nan_to_num(neginf=smallest), x.flatten(2)), -1)
@@ -254,13 +236,13 @@ def _reference(
     sampler = next((each for each in makes if not why_unsupported(each, model)), makes[-1])
     if steps is None:
         steps = SWEEPS * (1 if sampler.draws_all_sites else model.domain.dim)
-    _tell_time(model, sampler, count, steps)
+    _warn_of_time(model, sampler, count, steps)
     gap = max(1, steps // (2 * ENDS))
     result = sample(
         model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
         engine="auto", diagnose=False,
     )  # fmt: skip
-    worst = np.nanmax(_measured(result.log_prob, result.draws, "r_hat"))
+    worst = np.nanmax(_measure_draws(result.log_prob, result.draws, "r_hat"))
     if not worst <= largest_r_hat(count):
         raise ValueError(
             f"the reference does not mix: R-hat {worst:.3g} in {steps} steps of "
@@ -270,7 +252,7 @@ def _reference(
     return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
 
 
-def _tell_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:
+def _warn_of_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:
     """Warn before a reference of `count` chains of `steps` steps if it takes long."""
     if why_unsupported(sampler, model):
         return  # `sample` says why
@@ -288,144 +270,4 @@ def _tell_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> 
         )
 
 
-def _compared(
-    draws: Tensor, others: Tensor, model: EnergyModel, rng: Generator, error: float
-) -> Iterator[DrawsOutcome]:
-    """The outcomes of the permutation tests of two sets of states."""
-    n, states = len(draws), torch.cat((draws, others))
-    codes, labels = _codes(states, model.domain)
-    _, place = torch.unique(codes, dim=0, return_inverse=True)
-    first = place.new_zeros(int(place.max()) + 1).scatter_(0, place, torch.arange(len(place)))
-    values = _log_prob(states[first], model)[place]  # equal states have equal values
-    sizes = n, len(others)
-    shares = {"site means": _sites(codes, labels), "pair means": _pairs(codes, rng)}
-    shares = {name: found for name, found in shares.items() if found[1]}  # one site has no pairs
-    near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
-
-    count = ceil(2 * COMPARISONS / error)
-    levels = values.sort().values[torch.linspace(0, len(values) - 1, LEVELS).long()]
-    below = (values.unsqueeze(1) <= levels).float()
-    statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
-    statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
-    found = _divided(statistics, *sizes, count, rng)
-    found |= _divided(
-        {"distance": _mmd(near, len(labels))}, min(n, MAX_MMD_DRAWS), MAX_MMD_DRAWS, count, rng
-    )
-
-    level = error / COMPARISONS
-    one, other = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))
-    kinds = [len(some.unique()) for some in place.split(sizes)]
-    squared, floor = found["distance"][0], found["distance"].quantile(1 - level)
-    told = {
-        "log-probability": f"mean {one}, reference {other}",
-        **{name: _largest(*about, n) for name, about in shares.items()},
-        "repeats": f"{kinds[0]} distinct states of {n}, reference {kinds[1]} of {len(others)}",
-        "distance": f"squared MMD {squared:.2g}, noise floor {floor:.2g}",
-    }
-    for name, detail in told.items():
-        reached = found[name] >= found[name][0] - 1e-6 * found[name][0].abs()  # rounding
-        p = float(reached.double().mean())
-        yield DrawsOutcome(name, "fails" if p <= level else "ok", detail, p)
-
-
-def _divided(
-    statistics: dict[str, Statistic], n: int, m: int, count: int, rng: Generator
-) -> dict[str, Tensor]:
-    """Each statistic of the division into the first `n` states and `m` others, then of random ones.
-
-    The statistics have the shape `[count]`.
-    """
-    found: dict[str, list[Tensor]] = {name: [] for name in statistics}
-    for start in range(0, count, DIVIDED):
-        order = torch.rand(min(DIVIDED, count - start), n + m, generator=rng).argsort(1)
-        if start == 0:
-            order[0] = torch.arange(n + m)
-        division = (order < n).float()
-        for name, statistic in statistics.items():
-            found[name].append(statistic(division))
-    return {name: torch.cat(parts) for name, parts in found.items()}
-
-
-def _codes(states: Tensor, domain: Domain) -> tuple[Tensor, list[str]]:
-    """The values of all sites as whole numbers from 0, `[states, dim]`, and what they stand for."""
-    if isinstance(domain, Categorical):
-        return states.argmax(-1), [str(value) for value in range(domain.num_values)]
-    values, codes = torch.unique(states, return_inverse=True)
-    return codes, [f"{value:g}" for value in values.tolist()]
-
-
-def _sites(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
-    """Whether a site has a value, `[states, events]`, and the names of these events."""
-    values = range(1, 2) if len(labels) == 2 else range(len(labels))
-    happens = torch.cat([codes == value for value in values], 1).float()
-    names = [f"x[{i}] = {labels[v]}" for v in values for i in range(codes.shape[1])]
-    return happens, names
-
-
-def _pairs(codes: Tensor, rng: Generator) -> tuple[Tensor, list[str]]:
-    """Whether two sites have the same value, for all pairs or `PAIRS` random ones."""
-    sites = codes.shape[1]
-    if sites * (sites - 1) // 2 <= PAIRS:
-        first, second = torch.triu_indices(sites, sites, 1)
-    else:
-        start = torch.randint(sites, (PAIRS,), generator=rng)
-        shift = torch.randint(1, sites, (PAIRS,), generator=rng)
-        first, second = torch.stack((start, (start + shift) % sites)).sort(0).values
-    names = [f"x[{i}] = x[{j}]" for i, j in zip(first.tolist(), second.tolist(), strict=True)]
-    return (codes[:, first] == codes[:, second]).float(), names
-
-
-def _largest(happens: Tensor, names: list[str], n: int) -> str:
-    """The event whose shares in the first `n` states and in the others differ most."""
-    one, other = happens[:n].mean(0), happens[n:].mean(0)
-    spread = happens.std(0)
-    most = int(((one - other) / spread.where(spread > 0, torch.inf)).abs().argmax())
-    shares = (float(one[most]), n), (float(other[most]), len(happens) - n)
-    shown = [f"{p:.4f} +- {(p * (1 - p) / size) ** 0.5:.4f}" for p, size in shares]
-    return f"{names[most]}: {shown[0]}, reference {shown[1]}"
-
-
 # Statistics: each maps divisions [k, states], 1.0 for a state of the first set, to [k] numbers.
-
-
-def _shares(happens: Tensor) -> Statistic:
-    """The largest difference of the shares of an event, in standard deviations of the event."""
-    spread = happens.std(0)
-    scaled = happens / spread.where(spread > 0, torch.inf)
-    total = scaled.sum(0)
-
-    def statistic(division: Tensor) -> Tensor:
-        size, sums = division.sum(1, keepdim=True), division @ scaled
-        return (sums / size - (total - sums) / (len(happens) - size)).abs().amax(1)
-
-    return statistic
-
-
-def _repeats(place: Tensor) -> Statistic:
-    """The difference of the shares of pairs that are equal. `place` numbers the distinct states."""
-    everything = place.bincount().float()
-
-    def pairs(counts: Tensor) -> Tensor:
-        size = counts.sum(1)
-        return (counts * (counts - 1)).sum(1) / (size * (size - 1))
-
-    def statistic(division: Tensor) -> Tensor:
-        counts = division.new_zeros(len(division), len(everything)).index_add_(1, place, division)
-        return (pairs(counts) - pairs(everything - counts)).abs()
-
-    return statistic
-
-
-def _mmd(codes: Tensor, values: int) -> Statistic:
-    """The unbiased squared MMD with the kernel of `sampling.metrics`."""
-    apart = kernel(*[torch.nn.functional.one_hot(codes, max(values, 2)).float()] * 2)
-    apart.fill_diagonal_(0)
-
-    def statistic(division: Tensor) -> Tensor:
-        other = 1 - division
-        n, m = division.sum(1), other.sum(1)
-        mine, theirs = division @ apart, other @ apart
-        within = (mine * division).sum(1) / (n * (n - 1)) + (theirs * other).sum(1) / (m * (m - 1))
-        return within - 2 * (mine * other).sum(1) / (n * m)
-
-    return statistic

@@ -15,7 +15,7 @@ Matrix = np.ndarray  # [states, states], rows sum to 1
 
 
 class Law(NamedTuple):
-    """What a sampler does from `init`: its transition matrix after 1, 2, ... steps."""
+    """The law of a sampler from `init`: its transition matrix after 1, 2, ... steps."""
 
     after: list[Matrix]
     acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step
@@ -38,7 +38,7 @@ def metropolis(proposal: Matrix, target: Target) -> Law:
     return Law([matrix], acceptance)
 
 
-def normalised(weights: Matrix) -> Matrix:
+def normalise(weights: Matrix) -> Matrix:
     return weights / weights.sum(-1, keepdims=True)
 
 
@@ -47,11 +47,11 @@ def one_site_weights(change: Matrix, target: Target) -> Matrix:
     weights = np.zeros_like(change)
     for x, y in itertools.permutations(range(len(change)), 2):
         near = np.abs(target.z[y] - target.z[x]).max() <= getattr(target.domain, "window", inf)
-        if near and len(target.sites_changed(x, y)) == target.apart:
+        if near and len(target.sites_changed(x, y)) == target.sites_per_move:
             weights[x, y] = np.exp(change[x, y] / 2)
     return weights
 
 
 def one_site_proposal(change: Matrix, target: Target) -> Matrix:
     """Proportional to exp(change / 2) over the states that one move leads to."""
-    return normalised(one_site_weights(change, target))
+    return normalise(one_site_weights(change, target))

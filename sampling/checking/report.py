@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 
-COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}  # of a status
+COLOURS = {"ok": "green", "fails": "bold red", "no": "yellow", "-": "dim"}  # the colour of a status
 
 
 class TableReport(ABC):

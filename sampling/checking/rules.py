@@ -21,7 +21,7 @@ LIBRARIES = {"latticework", "torch", "numpy", *sys.stdlib_module_names}
 KERNELS = re.compile(r"latticework\.(samplers|models)\.(?!base|checks|domain)\w+")
 
 
-def valid(case: CheckCase) -> CheckOutcome:
+def valid_states(case: CheckCase) -> CheckOutcome:
     """States in the domain, of the shape of x, and acceptance probabilities in [0, 1]."""
     sampler, x, rng = case.fresh(), case.start(), case.rng(2)
     state = sampler.init(x, case.target.model)
@@ -42,12 +42,12 @@ def valid(case: CheckCase) -> CheckOutcome:
     return CheckOutcome("ok")
 
 
-def cached(case: CheckCase) -> CheckOutcome:
+def cached_values(case: CheckCase) -> CheckOutcome:
     """After steps, a state's fields are those of a new state at its x, but for declared `memory`.
 
     A field that follows the past unseen, such as a scale that adapts for ever, changes the law.
     """
-    state, model = case.after(case.start(), 10), case.target.model
+    state, model = case.run_steps(case.start(), 10), case.target.model
     names, memory = getattr(state, "_fields", ()), case.sampler.memory
     if unknown := sorted(set(memory) - set(names)):
         return CheckOutcome("fails", f"memory names {', '.join(unknown)}, which no state has")
@@ -79,18 +79,18 @@ def largest_error(tree: Any, expected: Any) -> float:
     return largest
 
 
-def aliasing(case: CheckCase) -> CheckOutcome:
+def unaliased_states(case: CheckCase) -> CheckOutcome:
     """`init` leaves x as it is, and no step reads the memory of an earlier state."""
     x = case.start()
     given = x.clone()
-    plain = case.after(x, 10)
+    plain = case.run_steps(x, 10)
     if not torch.equal(x, given):
         return CheckOutcome(
             "fails",
             "a step changed the x given to init; copy it in `at` if steps overwrite state.x",
         )
-    poisoned = case.after(x, 10, Poisoned(case.fresh()))
-    if not alike(plain, poisoned):
+    poisoned = case.run_steps(x, 10, Poisoned(case.fresh()))
+    if not are_equal(plain, poisoned):
         return CheckOutcome(
             "fails",
             "other draws when each old state is overwritten after the step: some step reads the "
@@ -112,20 +112,20 @@ def host_reads(case: CheckCase) -> CheckOutcome:
                 state, _ = sampler.step(state, model, rng)
     except HostReadError as error:
         if target_passed:
-            return CheckOutcome("fails", f"{error}{where(error)}")
-        return CheckOutcome("-", f"the target itself reads: {error}{where(error)}")
+            return CheckOutcome("fails", f"{error}{format_place(error)}")
+        return CheckOutcome("-", f"the target itself reads: {error}{format_place(error)}")
     return CheckOutcome("ok")
 
 
-def seeded(case: CheckCase) -> CheckOutcome:
+def chance_from_generator(case: CheckCase) -> CheckOutcome:
     """All chance comes from the generator passed last."""
-    found = []
+    states = []
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 - whether it is touched
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.manual_seed(seed)
             untouched = torch.get_rng_state()
-            found.append(case.after(case.start(), 5))
+            states.append(case.run_steps(case.start(), 5))
             if not torch.equal(untouched, torch.get_rng_state()):
                 return CheckOutcome(
                     "fails", "a step draws from PyTorch's global generator; pass generator=rng"
@@ -133,12 +133,12 @@ def seeded(case: CheckCase) -> CheckOutcome:
     after = random.getstate(), np.random.get_state()  # noqa: NPY002
     if repr(before) != repr(after):
         return CheckOutcome("fails", "a step draws from Python's or NumPy's global generator")
-    if not alike(*found):
+    if not are_equal(*states):
         return CheckOutcome("fails", "two runs with the same seed differ")
     return CheckOutcome("ok")
 
 
-def resumes(case: CheckCase) -> CheckOutcome:
+def exact_resumption(case: CheckCase) -> CheckOutcome:
     """Chains restored from a checkpoint, with a new sampler object, go on bit for bit."""
     x, model = case.start(), case.target.model
 
@@ -156,7 +156,7 @@ def resumes(case: CheckCase) -> CheckOutcome:
     for _ in range(3):
         whole.advance()
         again.advance()
-    if alike(whole.state, again.state):
+    if are_equal(whole.state, again.state):
         return CheckOutcome("ok")
     return CheckOutcome(
         "fails",
@@ -165,13 +165,13 @@ def resumes(case: CheckCase) -> CheckOutcome:
     )
 
 
-def alike(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Whether two states have equal bits."""
     pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def where(error: BaseException) -> str:
+def format_place(error: BaseException) -> str:
     """The user's line of code that led to `error`; without one, that of a sampler or model.
 
     The lines are those of `error` and of the errors that caused it.
@@ -187,5 +187,5 @@ def where(error: BaseException) -> str:
             elif KERNELS.fullmatch(name):
                 ours.append(line)
         cause = cause.__cause__
-    found = (users or ours)[-1:]
-    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in found)
+    last = (users or ours)[-1:]
+    return "".join(f" (line {line.lineno} of {line.filename}: {line.line})" for line in last)

@@ -27,16 +27,17 @@ from latticework.sampling.checking.check_case import (
     counts,
     deviation,
     histogram,
+    smallest_visible_error,
     tails,
-    visible,
 )
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target
 
 SEARCH = (1024, 64)  # chains, at least, and steps in which every site must change
 STARTS = 32  # chains of the search for each state
-ENOUGH = 30  # moves for each state, from which states that no move connects are told apart
-RARE = 1e-3  # probability of states that need not be reached
+# Moves for each state, from which states that no move connects are told apart.
+MIN_MOVES_PER_STATE = 30
+RARE_PROBABILITY = 1e-3  # probability of states that need not be reached
 
 
 def examine(case: CheckCase) -> Iterator[CheckOutcome]:
@@ -46,7 +47,7 @@ def examine(case: CheckCase) -> Iterator[CheckOutcome]:
             with torch.no_grad():
                 outcome = check(case)
         except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
-            raised = f"raised {type(error).__name__}: {error}{rules.where(error)}"
+            raised = f"raised {type(error).__name__}: {error}{rules.format_place(error)}"
             outcome = CheckOutcome("fails", raised)
         yield replace(outcome, check=name)
 
@@ -71,7 +72,7 @@ def one_step(case: CheckCase) -> CheckOutcome:
         raise ValueError(
             f"the law must be a matrix [{size}, {size}] whose rows sum to 1, got {matrix.shape}"
         )
-    each = max(1, case.counted // len(inner))
+    each = max(1, case.chain_count // len(inner))
     (count,), _ = counts(case.fresh(), case.target, 1, each)
     p = 2 * tails(count, each, matrix[inner])
     if p.min() >= case.level:
@@ -91,33 +92,35 @@ def invariance(case: CheckCase) -> CheckOutcome:
     wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
     if not case.sampler.exact:
         count, law = histogram(case.target, case.moves[-1])
-        bias = float(np.abs(count / case.counted - law).sum() / 2)
-        noise = np.sqrt(law * (1 - law) / (2 * np.pi * case.counted)).sum()  # mean of exact draws
+        bias = float(np.abs(count / case.chain_count - law).sum() / 2)
+        noise = np.sqrt(
+            law * (1 - law) / (2 * np.pi * case.chain_count)
+        ).sum()  # mean of exact draws
         detail = (
-            f"after {case.later} steps from exact draws, the law of {case.counted} chains is at "
-            f"total variation distance {bias:.2g} from the target; exact draws would be "
-            f"at about {noise:.2g}"
+            f"after {case.second_step} steps from exact draws, the law of {case.chain_count} "
+            f"chains is at total variation distance {bias:.2g} from the target; exact draws would "
+            f"be at about {noise:.2g}"
         )
         return CheckOutcome("no" if any(wrong) else "ok", detail, bias=bias)
-    for steps, found in zip(("1 step", f"{case.later} steps"), wrong, strict=True):
-        if found:
-            detail = f"after {steps} from exact draws, {found}"
-            return CheckOutcome("fails", detail, unbalanced(case))
-    detail = f"{case.counted} chains, after 1 and {case.later} steps"
-    power = visible(case.counted, case.target.law, case.level)
+    for steps, deviates in zip(("1 step", f"{case.second_step} steps"), wrong, strict=True):
+        if deviates:
+            detail = f"after {steps} from exact draws, {deviates}"
+            return CheckOutcome("fails", detail, worst_flow(case))
+    detail = f"{case.chain_count} chains, after 1 and {case.second_step} steps"
+    power = smallest_visible_error(case.chain_count, case.target.law, case.level)
     return CheckOutcome("ok", detail, visible=power)
 
 
 def detailed_balance(case: CheckCase) -> CheckOutcome:
     """As many chains move from x to y as from y to x, in the first step from exact draws."""
-    flow = unbalanced(case)
+    flow = worst_flow(case)
     pairs, *_ = case.balance
     if flow is None:
         return CheckOutcome("ok", f"{len(pairs)} pairs of states")
     return CheckOutcome("no", "need not hold: a sweep is exact without it", flow)
 
 
-def unbalanced(case: CheckCase) -> Flow | None:
+def worst_flow(case: CheckCase) -> Flow | None:
     """The pair with the fewest differing sites whose two flows differ, and of those the worst."""
     pairs, there, back = case.balance
     if not len(pairs):
@@ -130,12 +133,12 @@ def unbalanced(case: CheckCase) -> Flow | None:
     worst = wrong[np.lexsort((p[wrong], sites))[0]]
     total = there[worst] + back[worst]
     z = (there[worst] - back[worst]) / np.sqrt(total)
-    share = 1 / case.counted
+    share = 1 / case.chain_count
     x, y = pairs[worst]
     return case.flow(x, y, float(total / 2 * share), float(there[worst] * share), float(z))
 
 
-def reaching(case: CheckCase) -> CheckOutcome:
+def reachability(case: CheckCase) -> CheckOutcome:
     """Chains that start all over the domain change every site and connect all states.
 
     A step may leave the target invariant and still keep chains among the states of one parity.
@@ -144,7 +147,7 @@ def reaching(case: CheckCase) -> CheckOutcome:
     """
     target, (fewest, steps) = case.target, SEARCH
     chains = fewest if case.sampler.interacting else max(fewest, STARTS * len(target.inner))
-    changed, moved, moves = search(case, chains, steps)
+    changed, moved, moves = follow_chains(case, chains, steps)
     searched = f"{chains} chains in {steps} steps"
     if stuck := [site for site in np.flatnonzero(~changed) if target.is_free(int(site))]:
         return CheckOutcome(
@@ -152,25 +155,25 @@ def reaching(case: CheckCase) -> CheckOutcome:
         )
     if case.sampler.interacting:
         return CheckOutcome("ok", searched)
-    if moves < ENOUGH * len(target.inner):
+    if moves < MIN_MOVES_PER_STATE * len(target.inner):
         return CheckOutcome("-", f"{searched} made only {moves} moves; every site changed")
     _, group = connected_components(moved, directed=False)
     inside = group == np.bincount(group, target.law).argmax()
-    if (rest := target.law[~inside].sum()) <= RARE:
+    if (unreached := target.law[~inside].sum()) <= RARE_PROBABILITY:
         return CheckOutcome("ok", searched)
-    one, other = (
+    start, missed = (
         target.states[np.where(part, target.law, 0).argmax()].tolist() for part in (inside, ~inside)
     )
     return CheckOutcome(
         "fails",
         f"the states fall apart: of {moves} moves of {searched}, none leads from a state connected "
-        f"with {one} (probability {1 - rest:.2g} in all) to any other state, such as {other} "
-        f"({rest:.2g})",
+        f"with {start} (probability {1 - unreached:.2g} in all) to any other state, such as "
+        f"{missed} ({unreached:.2g})",
     )
 
 
-def search(case: CheckCase, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where chains go that start all over the domain.
+def follow_chains(case: CheckCase, chains: int, steps: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Follow chains that start all over the domain.
 
     The sites that changed, `[dim]`, the pairs of states x, y such that a chain moved from x to y,
     `[states, states]`, and the number of these moves.
@@ -195,18 +198,18 @@ def search(case: CheckCase, chains: int, steps: int) -> tuple[np.ndarray, np.nda
 
 
 CHECKS: dict[str, Callable[[CheckCase], CheckOutcome]] = {
-    "valid states": rules.valid,
+    "valid states": rules.valid_states,
     "law of one step": one_step,
     "invariance": invariance,
     "detailed balance": detailed_balance,
-    "all states reached": reaching,
+    "all states reached": reachability,
     "one chain": variations.one_chain,
     "many sites": variations.many_sites,
     "impossible states": variations.impossible_states,
     "unknown states": variations.unknown_states,
-    "cached values": rules.cached,
-    "states not aliased": rules.aliasing,
+    "cached values": rules.cached_values,
+    "states not aliased": rules.unaliased_states,
     "no host reads": rules.host_reads,
-    "chance from rng": rules.seeded,
-    "resumes exactly": rules.resumes,
+    "chance from rng": rules.chance_from_generator,
+    "resumes exactly": rules.exact_resumption,
 }

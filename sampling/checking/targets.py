@@ -19,7 +19,7 @@ from latticework.samplers.base import Sampler
 from latticework.sampling.devices import device_of
 from latticework.sampling.targets import why_unsupported
 
-LARGEST = 1024  # states of a target: all pairs of them are counted
+MAX_STATES = 1024  # states of a target: all pairs of them are counted
 
 
 class Asymmetric(EnergyModel):
@@ -69,7 +69,7 @@ class Target:
             bounded = self.domain.low is not None
             inside = ((low >= box[0]) | bounded) & (high <= box[-1])
 
-        self.log_prob = self._evaluated().detach().double().cpu().numpy()
+        self.log_prob = self._log_prob().detach().double().cpu().numpy()
         self.inner = np.flatnonzero(inside.cpu().numpy() & np.isfinite(self.log_prob))
         possible = np.where(np.isnan(self.log_prob), -np.inf, self.log_prob)
         self.law = torch.from_numpy(possible).softmax(0).numpy()
@@ -79,7 +79,7 @@ class Target:
         self._order = keys.argsort()
         self._sorted = keys[self._order]
 
-    def _evaluated(self, x: Tensor | None = None) -> Tensor:
+    def _log_prob(self, x: Tensor | None = None) -> Tensor:
         """The log-probability at `x`, float64; of a function that takes only float32, in that."""
         x = self.states.double() if x is None else x
         try:
@@ -91,7 +91,7 @@ class Target:
     def grad(self) -> np.ndarray:
         """The gradient at each state, flat, `[states, dim]`."""
         x = self.states.double().requires_grad_()
-        (grad,) = torch.autograd.grad(self._evaluated(x).sum(), x)
+        (grad,) = torch.autograd.grad(self._log_prob(x).sum(), x)
         return grad.flatten(1).cpu().numpy()
 
     def locate(self, x: Tensor) -> np.ndarray:
@@ -124,7 +124,7 @@ class Target:
         return len(np.unique(values[self.law > 1e-3], axis=0)) > 1
 
     @property
-    def apart(self) -> int:
+    def sites_per_move(self) -> int:
         """The number of sites that one move changes."""
         return 2 if isinstance(self.domain, Subset) else 1
 
@@ -134,17 +134,17 @@ class Target:
         return list(np.flatnonzero(different.any(-1)))
 
 
-def check_listed(domain: Domain, name: str) -> None:
-    """Raise ValueError unless a target called `name` has at most LARGEST states on the domain."""
+def require_listable(domain: Domain, name: str) -> None:
+    """Raise ValueError if a target called `name` has over MAX_STATES states on the domain."""
     if isinstance(domain, Integer):
         raise ValueError(
             f"{name} has infinitely many states; give a target whose states can be listed, such as "
             "the same function with --domain ordinal:SITES,VALUES. Without --target, --domain "
             "integers and --domain naturals each name a target that is ready to check on"
         )
-    if (count := domain.count()) > LARGEST:
+    if (count := domain.count()) > MAX_STATES:
         raise ValueError(
-            f"{name} has {count} states; give a target of at most {LARGEST}, all of whose "
+            f"{name} has {count} states; give a target of at most {MAX_STATES}, all of whose "
             "transitions are counted"
         )
 
@@ -158,7 +158,7 @@ def _rbm() -> RBM:
 
 # A target of each kind of state space, made when asked for. On a site of several values, three at
 # least have probabilities that matter: with two, wrong ratios of values cancel.
-SMALL: dict[str, Callable[[], Target]] = {
+SMALL_TARGETS: dict[str, Callable[[], Target]] = {
     "binary": lambda: Target(Asymmetric(Binary(3))),
     "spins": lambda: Target(Asymmetric(Binary(3, -1, 1), scale=0.7)),
     "categorical": lambda: Target(Asymmetric(Categorical(2, 6), scale=0.7, seed=9)),
@@ -179,7 +179,7 @@ STRUCTURED: dict[str, Callable[[], Target]] = {
     "potts": lambda: Target(LatticePotts((3,), 3, 0.7, [0.2, -0.4, 0.1])),
     "tables": lambda: Target(_tables()),
 }
-EVERY = SMALL | STRUCTURED
+EVERY = SMALL_TARGETS | STRUCTURED
 
 
 def _tables() -> Factors:
@@ -191,7 +191,7 @@ def _tables() -> Factors:
 
 def targets_for(sampler: Sampler) -> dict[str, Target]:
     """A target of each state space; where the sampler supports none, those of a structure too."""
-    made = {name: make() for name, make in SMALL.items()}
+    made = {name: make() for name, make in SMALL_TARGETS.items()}
     if all(why_unsupported(sampler, target.model) for target in made.values()):
         made |= {name: make() for name, make in STRUCTURED.items()}
     return made

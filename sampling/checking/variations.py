@@ -16,15 +16,15 @@ from latticework.sampling.checking.check_case import (
     CheckCase,
     CheckOutcome,
     deviation,
-    visible,
+    smallest_visible_error,
 )
 from latticework.sampling.checking.targets import Target
 
-ALONE = (80, 4)  # runs of one chain, and the steps of each
-MOVES = 64  # moves to one site, at least, that many copies have together
-MANY = (250, 64)  # chains and steps on many sites
-LONGEST = 20  # steps a site, after which a site that never changed is stuck
-MASKED = (20_000, 8)  # chains and steps among impossible states
+SINGLE_RUNS_AND_STEPS = (80, 4)  # runs of one chain, and the steps of each
+MIN_MOVES_OF_COPIES = 64  # moves to one site, at least, that many copies have together
+COPY_CHAINS_AND_STEPS = (250, 64)  # chains and steps on many sites
+MAX_STEPS_PER_SITE = 20  # steps a site, after which a site that never changed is stuck
+MASKED_CHAINS_AND_STEPS = (20_000, 8)  # chains and steps among impossible states
 
 
 class Copies(EnergyModel):
@@ -43,7 +43,7 @@ class Copies(EnergyModel):
         """The states of all copies, `[chains * copies, *single.domain.shape]`."""
         return x.unflatten(1, (-1, self.copies)).movedim(2, 1).flatten(0, 1)
 
-    def joined(self, parts: Tensor) -> Tensor:
+    def join_states(self, parts: Tensor) -> Tensor:
         """The state whose parts are given, `[chains, *domain.shape]`."""
         return parts.unflatten(0, (-1, self.copies)).movedim(1, 2).flatten(1, 2)
 
@@ -68,38 +68,48 @@ class Masked(EnergyModel):
 
 def one_chain(case: CheckCase) -> CheckOutcome:
     """Chains that run alone, one after the other, from exact draws."""
-    if why := _not_counted(case):
+    if why := _why_not_counted(case):
         return CheckOutcome("-", why)
     if not case.sampler.stationary_start:
         return CheckOutcome("-", "each chain would need a burn-in")
-    target, sampler, rng, (runs, steps) = case.target, case.fresh(), case.rng(5), ALONE
-    starts, found = case.start(runs), []
+    target, sampler, rng, (runs, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(5),
+        SINGLE_RUNS_AND_STEPS,
+    )
+    starts, last_states = case.start(runs), []
     state = sampler.init(starts[:1], target.model)
     for x in starts.split(1):
-        state = sampler.moved_to(x.clone(), state, target.model)
+        state = sampler.relocate(x.clone(), state, target.model)
         for _ in range(steps):
             state, _ = sampler.step(state, target.model, rng)
-        found.append(state.x)
-    index = target.locate(torch.cat(found))
+        last_states.append(state.x)
+    index = target.locate(torch.cat(last_states))
     return _outcome(case, target, index, f"each chain alone, after {steps} steps")
 
 
 def many_sites(case: CheckCase) -> CheckOutcome:
     """Chains on independent copies of the target: their law after many steps, and every site."""
-    target, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(6), MANY
+    target, sampler, rng, (chains, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(6),
+        COPY_CHAINS_AND_STEPS,
+    )
     domain, chains = target.domain, min(case.chains, chains)
-    model = Copies(target.model, ceil(MOVES / (domain.dim * domain.moves)))
-    x = model.joined(target.draw(target.law, chains * model.copies, rng))
+    model = Copies(target.model, ceil(MIN_MOVES_OF_COPIES / (domain.dim * domain.moves)))
+    x = model.join_states(target.draw(target.law, chains * model.copies, rng))
     try:
         state = sampler.init(x, model)
     except (UnsupportedModelError, NotDifferentiableError, ValueError) as error:
         return CheckOutcome("-", str(error))
-    counting, count = not _not_counted(case), CheckOutcome("ok")
+    counting, count = not _why_not_counted(case), CheckOutcome("ok")
     if counting:
-        state = case.settled(state, model, rng)
+        state = case.settle(state, model, rng)
     free = torch.tensor([target.is_free(site) for site in range(domain.dim)], device=x.device)
     stuck, done = free.repeat_interleave(model.copies), 0
-    while done < steps or (stuck.any() and done < LONGEST * len(stuck)):
+    while done < steps or (stuck.any() and done < MAX_STEPS_PER_SITE * len(stuck)):
         before = state.x.clone()
         state, _ = sampler.step(state, model, rng)
         stuck &= (state.x == before).view(chains, len(stuck), -1).all(-1).all(0)
@@ -119,13 +129,13 @@ def many_sites(case: CheckCase) -> CheckOutcome:
 
 def impossible_states(case: CheckCase) -> CheckOutcome:
     """Chains on the target without two likely states, where it gives -inf."""
-    return _masked(case, -inf)
+    return _check_masked_target(case, -inf)
 
 
 def unknown_states(case: CheckCase) -> CheckOutcome:
     """Chains on the target where it gives NaN in them: its fault, which no sampler must bear."""
     try:
-        outcome = _masked(case, nan)
+        outcome = _check_masked_target(case, nan)
     except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
         outcome = CheckOutcome("fails", f"raised {type(error).__name__}: {error}")
     if outcome.status != "fails":
@@ -134,19 +144,24 @@ def unknown_states(case: CheckCase) -> CheckOutcome:
     return CheckOutcome("no", advice + outcome.detail)
 
 
-def _masked(case: CheckCase, value: float) -> CheckOutcome:
+def _check_masked_target(case: CheckCase, value: float) -> CheckOutcome:
     """Chains on the target with `value` in the second and the third likeliest state."""
-    if why := _not_counted(case):
+    if why := _why_not_counted(case):
         return CheckOutcome("-", why)
-    whole, sampler, rng, (chains, steps) = case.target, case.fresh(), case.rng(7), MASKED
+    whole, sampler, rng, (chains, steps) = (
+        case.target,
+        case.fresh(),
+        case.rng(7),
+        MASKED_CHAINS_AND_STEPS,
+    )
     _, *masked = whole.inner[whole.law[whole.inner].argsort()[::-1][:3]]
     target = Target(Masked(whole.model, whole.states[masked], value), whole.box)
-    chains = min(case.counted, chains)
+    chains = min(case.chain_count, chains)
     try:
         state = sampler.init(target.draw(target.law, chains, rng), target.model)
     except UnsupportedModelError as error:
         return CheckOutcome("-", str(error))
-    state = case.settled(state, target.model, rng)
+    state = case.settle(state, target.model, rng)
     for _ in range(steps):
         state, info = sampler.step(state, target.model, rng)
         if not info.accept_prob.isfinite().all():
@@ -155,7 +170,7 @@ def _masked(case: CheckCase, value: float) -> CheckOutcome:
     return _outcome(case, target, target.locate(state.x), when)
 
 
-def _not_counted(case: CheckCase) -> str:
+def _why_not_counted(case: CheckCase) -> str:
     """Why the states of chains are not compared with the target; "" if they are."""
     if not case.sampler.exact:
         return "it declares exact = False"
@@ -166,4 +181,4 @@ def _outcome(case: CheckCase, target: Target, index: np.ndarray, when: str) -> C
     """Whether independent draws, with the indices of their states, follow the target's law."""
     if wrong := deviation(target, index, case.level):
         return CheckOutcome("fails", f"{when}, {wrong}")
-    return CheckOutcome("ok", visible=visible(len(index), target.law, case.level))
+    return CheckOutcome("ok", visible=smallest_visible_error(len(index), target.law, case.level))

@@ -9,7 +9,7 @@ chains agree. Two samplers disagree in these tests between independent chains:
 - k of one's C chains end above the largest log-probability of the n effective draws of a mixed one.
   For draws of one law this has probability C! (C + n - k)! / ((C - k)! (C + n)!).
 
-Samplers of one law disagree with probability `LEVEL` at most (Bonferroni).
+Samplers of one law disagree with probability `DISAGREEMENT_LEVEL` at most (Bonferroni).
 """
 
 import warnings
@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-LEVEL = 1e-3
+DISAGREEMENT_LEVEL = 1e-3
 NAMED = 4  # further quantities that a sentence names
-ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of means, relative; the targets' precision
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative error of means; the targets' precision
 
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """What the chains of one sampler saw of the target. Quantity 0 is the log-probability."""
+    """The target as the chains of one sampler saw it. Quantity 0 is the log-probability."""
 
     name: str
     mixed: bool  # whether its own chains agree
@@ -49,29 +49,29 @@ def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> li
     pairs = [pair for pair in combinations(seen, 2) if pair[0].mixed and pair[1].mixed]
     tried = [(low, high) for low, high in permutations(seen, 2) if low.mixed]
     behind = [(low, high) for low, high in tried if not high.mixed]
-    level = LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
-    found: dict[frozenset[str], str] = {}
-    for one, other in pairs:
-        p = _p(one, other, "two-sided")
+    level = DISAGREEMENT_LEVEL / max(1, len(pairs) * len(quantities) + len(behind) + len(tried))
+    sentence_by_pair: dict[frozenset[str], str] = {}
+    for first, second in pairs:
+        p = _p(first, second, "two-sided")
         if (p < level).any():
             places = [int(place) for place in p.argsort() if p[place] < level]
-            found[frozenset((one.name, other.name))] = _describe_disagreement(
-                one, other, quantities, places
+            sentence_by_pair[frozenset((first.name, second.name))] = _describe_disagreement(
+                first, second, quantities, places
             )
     for low, high in behind:
         if high.means[:, 0].mean() > high.start and _p(high, low, "greater")[0] < level:
-            found[frozenset((low.name, high.name))] = _describe_disagreement(
+            sentence_by_pair[frozenset((low.name, high.name))] = _describe_disagreement(
                 low, high, quantities, [0]
             )
     for low, high in tried:
         above = int((high.last > max(low.largest, high.start)).sum())
         if _chance(above, len(high.last), int(low.effective)) < level:
-            found.setdefault(
+            sentence_by_pair.setdefault(
                 frozenset((low.name, high.name)),
                 f"{above} of the {len(high.last)} chains of {high.name} ended at a log-probability "
                 f"above {low.largest:.5g}, the largest that {low.name} saw",
             )
-    return list(found.values())
+    return list(sentence_by_pair.values())
 
 
 def _chance(above: int, chains: int, draws: int) -> float:
@@ -103,5 +103,7 @@ def _describe_disagreement(
     text = f"the mean of {quantities[first]} is {' and '.join(means)}"
     if not more:
         return text
-    rest = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
-    return f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{rest} differ too"
+    ending = f" and {len(more) - NAMED} more" if len(more) > NAMED else ""
+    return (
+        f"{text}, and those of {', '.join(quantities[i] for i in more[:NAMED])}{ending} differ too"
+    )

@@ -24,13 +24,14 @@ from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
+from latticework.sampling.intervals import Interval, geometric_interval
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.naming import short_repr
-from latticework.sampling.sample import sampler_of
+from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import States, as_model, check_target, why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.ranking import Interval, geometric, ranks
+from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
@@ -57,9 +58,9 @@ class RaceRun:
 
     seed: int
     steps: int
-    ess: float  # of the quantity that is worst in all runs together; 0 if one is stuck
+    ess: float  # ESS of the quantity that is worst in all runs together; 0 if one is stuck
     seconds: float  # after the warm-up
-    evaluations: float  # of all chains by the steps after the warm-up, without those of draws
+    evaluations: float  # all chains' evaluations after the warm-up, without those of draws
     spent: float = 0.0  # evaluations of the whole run, with the log-probabilities of draws
 
     def rate(self, unit: Unit) -> float:
@@ -75,13 +76,13 @@ class Entrant:
     sampler: Sampler
     fields: dict[str, Any]
     laps: list[RaceRun]
-    r_hat: float = math.nan  # of the worst quantity, over the chains of all seeds
+    r_hat: float = math.nan  # R-hat of the worst quantity, over the chains of all seeds
     note: str = ""
     # What it spent once, before the first step.
     beforehand: Spent = field(default_factory=lambda: {"seconds": 0.0, "evaluations": 0.0})
     seen: ChainSummary | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
-    chains: int = 0  # of all runs, which R-hat compares
+    chains: int = 0  # chains of all runs, which R-hat compares
 
     @property
     def mixed(self) -> bool:
@@ -94,7 +95,7 @@ class Entrant:
 
     def interval(self, unit: Unit) -> Interval:
         """The mean rate and its 95 % interval over seeds; geometric."""
-        return geometric(lap.rate(unit) for lap in self.laps)
+        return geometric_interval(lap.rate(unit) for lap in self.laps)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Race:
     trials: int = 8
     x: torch.Tensor | None = None
     annealed: bool = False
-    threads: int = 1  # of the processor, which the seconds belong to
+    threads: int = 1  # threads of the processor, which the seconds belong to
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials, threads=self.threads)
@@ -141,15 +142,15 @@ class Race:
         course = TuningSetup(self.model, self.chains, x=self.x, pays_for_draws=True)
         sampler, space = fit_blocks(sampler, space, self.model)
         seed = (self.seeds[0] - 1) % 2**31  # no seed of the laps
-        learnt, spent = course.learnt(sampler)
+        learnt, spent = course.learn_fields(sampler)
         ready = with_fields(sampler, learnt)
         if self.annealed:
             rng = torch.Generator().manual_seed(seed)
-            x, more = course.spent_by(lambda x, model: anneal_starts(model, ready, x, rng))
+            x, more = course.measure_cost(lambda x, model: anneal_starts(model, ready, x, rng))
             course = replace(course, x=x)
             spent = {unit: spent[unit] + more[unit] for unit in spent}
         tuning = self.budget.part(0.5 if space else 1.0)
-        left = tuning.without(spent)
+        left = tuning.subtract(spent)
         if not left.amount:
             part = "half of the budget" if space else "the budget"
             note = (
@@ -198,7 +199,7 @@ class Race:
             min(sum(lap.ess for lap in laps), log_prob.numel()),
             start,
         )
-        still = zip(self.names(), unchanged(draws), strict=True)
+        still = zip(self.names(), constant_values(draws), strict=True)
         return replace(entrant, seen=seen, still={k: v for k, v in still if v is not None})
 
     def entries(self, x: torch.Tensor) -> torch.Tensor:
@@ -210,16 +211,18 @@ class Race:
         """The name of each of `entries`: `x[3]`, or `x[3, 1]` of a site's value 1."""
         shape = self.model.domain.shape
         places = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), -1)
-        found = self.entries(torch.from_numpy(places).movedim(-1, 0).unflatten(-1, shape))
-        return [f"x{list(map(int, place))}" for place in found.T]
+        places_of_entries = self.entries(
+            torch.from_numpy(places).movedim(-1, 0).unflatten(-1, shape)
+        )
+        return [f"x{list(map(int, place))}" for place in places_of_entries.T]
 
     def disagreements(self, entrants: Sequence[Entrant]) -> list[str]:
         """On what exact samplers disagree, a sentence for each pair; none if they agree."""
-        some = [each.seen for each in entrants if each.seen and each.sampler.exact]
-        return disagreements(some, ["the log-probability", *self.names()])
+        summaries = [each.seen for each in entrants if each.seen and each.sampler.exact]
+        return disagreements(summaries, ["the log-probability", *self.names()])
 
 
-def unchanged(entries: torch.Tensor) -> list[float | None]:
+def constant_values(entries: torch.Tensor) -> list[float | None]:
     """The value of each of `entries` `[chains, draws, n]` if all draws are alike, else None.
 
     NaN if it changed within no chain but differs between them.
@@ -231,15 +234,15 @@ def unchanged(entries: torch.Tensor) -> list[float | None]:
     return [value if yes else None for value, yes in zip(values, still.tolist(), strict=True)]
 
 
-def ranked(
+def rank_entrants(
     entrants: Sequence[Entrant], unit: Unit, *, withheld: bool = False
 ) -> list[tuple[str, Entrant]]:
     """Entrants with their ranks, best first; "-" if not `rankable`, or if ranks are `withheld`."""
     able = [each for each in entrants if each.rankable]
-    others = [each for each in entrants if not each.rankable]
+    unranked = [each for each in entrants if not each.rankable]
     able.sort(key=lambda each: -each.interval(unit).middle)
     places = ["-"] * len(able) if withheld else ranks([each.interval(unit) for each in able])
-    return [*zip(places, able, strict=True), *[("-", each) for each in others]]
+    return [*zip(places, able, strict=True), *[("-", each) for each in unranked]]
 
 
 def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
@@ -247,7 +250,7 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
     import pandas as pd
 
     rows = []
-    for rank, each in ranked(entrants, budget.unit, withheld=withheld):
+    for rank, each in rank_entrants(entrants, budget.unit, withheld=withheld):
         settings = ", ".join(f"{key}={value}" for key, value in each.fields.items())
         row: dict[str, Any] = {"rank": rank, "sampler": each.name, "settings": settings}
         for unit in get_args(Unit):
@@ -273,7 +276,7 @@ def select_entrants(
         name = each if isinstance(each, str) else type(each).__name__
         sampler, _ = fit_blocks(sampler_of(each), {}, model)
         short = name.rpartition(":")[2]
-        if short in taken:  # of another file, or with other settings
+        if short in taken:  # another file, or other settings
             short = name if name not in taken else short_repr(sampler)
         if short in taken:
             raise ValueError(f"{short} is given twice; give each sampler once")

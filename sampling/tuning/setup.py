@@ -24,17 +24,18 @@ from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
+from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import Engine, engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
 from latticework.sampling.result import SampleResult
-from latticework.sampling.sample import ChainAcceptance, sample
+from latticework.sampling.sample import sample
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.tuning.space import Space, suggest, with_fields
 from latticework.sampling.tuning.study import new_local_study
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
-DIAGNOSED = 512  # sites that diagnostics read, at most
+MAX_DIAGNOSED_SITES = 512  # sites that diagnostics read, at most
 PATTERNS = 1024  # joint values of a block that Gibbs evaluates, at most
 WARM_UP = 0.2  # the part of a run that is left out at its start
 TIMED = 0.05  # seconds of a block of steps whose time is taken, so that a call's own time is small
@@ -51,7 +52,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a sampler may spend: seconds, or evaluations of the target by each chain."""
+    """A budget of a sampler: seconds, or evaluations of the target by each chain."""
 
     amount: float
     unit: Unit
@@ -60,16 +61,16 @@ class Allowance:
     def read(cls, text: str) -> "Allowance":
         """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
         number = r"(?:\d+\.?\d*|\.\d+)(?:e\d+)?"
-        found = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
-        if not found or not 0 < float(found[1]) < math.inf:
+        match = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
+        if not match or not 0 < float(match[1]) < math.inf:
             raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
-        return cls(float(found[1]), "seconds" if found[2].startswith("s") else "evaluations")
+        return cls(float(match[1]), "seconds" if match[2].startswith("s") else "evaluations")
 
     def part(self, share: float) -> "Allowance":
         return Allowance(self.amount * share, self.unit)
 
-    def without(self, spent: "Spent") -> "Allowance":
-        """What is left; 0 if too much was spent."""
+    def subtract(self, spent: "Spent") -> "Allowance":
+        """The budget that is left; 0 if too much was spent."""
         return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
 
     def __str__(self) -> str:
@@ -79,10 +80,10 @@ class Allowance:
 class Quality(NamedTuple):
     """Rank-normalised diagnostics over the chains of a run (Vehtari et al. 2021)."""
 
-    ess: float  # of the worst site; 0 if chains are stuck at different values
-    ess_median: float  # of the median site
+    ess: float  # ESS of the worst site; 0 if chains are stuck at different values
+    ess_median: float  # ESS of the median site
     ess_mean: float  # averaged over sites; a stuck site counts 0
-    ess_energy: float  # of the log-probability; NaN if the target is flat
+    ess_energy: float  # ESS of the log-probability; NaN if the target is flat
     r_hat: float  # the largest
     still: int  # sites at which all draws of all chains are alike, which say nothing
     by_quantity: tuple[float | None, ...]  # ESS of the log-probability, then of each entry of x;
@@ -95,7 +96,7 @@ class Quality(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What a search maximises: the worst quantity, and between equals the average site."""
+        """Score that a search maximises: the worst quantity, and between equals the mean site."""
         return self.worst + MEAN_ESS_WEIGHT * self.ess_mean
 
 
@@ -136,26 +137,28 @@ class TuningSetup:
     x: torch.Tensor | None = None  # where all runs start; random states without it
     pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
-    def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
+    def learn_fields(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
         kernel, _ = select_kernel(sampler, self.model, engine_for_adaptation(self.engine))
-        found, spent = self.spent_by(kernel.learnt)
-        if isinstance(kernel, MultiStepSampler) and found:  # it calls no method that is counted
-            each = self.cost(with_fields(sampler, found), "evaluations")
+        fields, spent = self.measure_cost(kernel.learn_fields)
+        if isinstance(kernel, MultiStepSampler) and fields:  # it calls no method that is counted
+            each = self.cost(with_fields(sampler, fields), "evaluations")
             spent["evaluations"] = each * kernel.learning_steps / self.chains
-        return found, spent
+        return fields, spent
 
-    def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
-        """What `work` finds, given starts and the model, and what it costs."""
+    def measure_cost(
+        self, work: Callable[[torch.Tensor, EnergyModel], Found]
+    ) -> tuple[Found, Spent]:
+        """The result of `work` from starts and the model, and its cost."""
         x, count = (
             self.draw_starts(Generator().manual_seed(0)),
             EvaluationCounter(self.model, self.chains),
         )
         began = time.perf_counter()
         with torch.no_grad():
-            found = work(x, count.model)
+            result = work(x, count.model)
         seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
-        return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
+        return result, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
 
     def draw_starts(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
@@ -177,7 +180,7 @@ class TuningSetup:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study, asked = new_local_study(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(default_trial(sampler, space))
-        fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
+        fields, best, each = {}, 0.0, [allowance.part(1 / trials) for allowance in allowed]
         for trial in asked:
             candidate = suggest(trial, sampler, space)
             rate = self.rate(with_fields(sampler, candidate), each, seed)
@@ -193,10 +196,10 @@ class TuningSetup:
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
             trial = dataclasses.replace(self, kept=MAX_DRAWS)
-            stint, found = trial.measure_run(candidate, steps, seed)
+            stint, diagnostics = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
+        return diagnostics.score / (stint.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for, with the log-probabilities of their draws."""
@@ -258,9 +261,9 @@ class TuningSetup:
         at the last draws, times the ratio of their lengths.
         """
         stint = self.sample_run(sampler, steps, seed)
-        found = quality(stint.result)
-        near, close, names = stint, found, set(ESS)
-        by_quantity = list(found.by_quantity)
+        diagnostics = quality(stint.result)
+        near, close, names = stint, diagnostics, set(ESS)
+        by_quantity = list(diagnostics.by_quantity)
         crowded = list(range(len(by_quantity)))
         while near.thin > 1:
             most = MAX_ESS_PER_DRAW * near.result.log_prob.numel()
@@ -272,11 +275,13 @@ class TuningSetup:
             seed = (seed + SEED_OFFSET) % 2**31
             near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), stint.measuring / near.measuring
-            found = found._replace(**{name: longer * getattr(close, name) for name in names})
+            diagnostics = diagnostics._replace(
+                **{name: longer * getattr(close, name) for name in names}
+            )
             for place in crowded:
                 if (ess := close.by_quantity[place]) is not None:
                     by_quantity[place] = longer * ess
-        return stint, found._replace(by_quantity=tuple(by_quantity))
+        return stint, diagnostics._replace(by_quantity=tuple(by_quantity))
 
     def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
@@ -284,13 +289,13 @@ class TuningSetup:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
-        kept = draws * thin
+        after = draws * thin
         result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=after,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
             threads=torch.get_num_threads(),
         )  # fmt: skip
-        return SampledRun(result, burn_in, thin, burn_in + kept)
+        return SampledRun(result, burn_in, thin, burn_in + after)
 
 
 def default_trial(sampler: Sampler, space: Space) -> dict[str, Any]:
@@ -328,7 +333,7 @@ def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Samp
 
 
 def quality(*results: SampleResult) -> Quality:
-    """The diagnostics over the chains of all `results`, of at most DIAGNOSED sites evenly spaced.
+    """The diagnostics over the chains of all `results`, of some sites evenly spaced if many.
 
     A site at which all draws of all chains are alike is left out: its law may be that narrow, and
     chains that start at random states are not stuck at one value. R-hat is infinite and the ESS 0
@@ -339,20 +344,20 @@ def quality(*results: SampleResult) -> Quality:
     draws = draws[:, :, diagnosed_sites(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
-    found = mixing(draws[:, :, ~still].numpy())
+    numbers = mixing(draws[:, :, ~still].numpy())
     energy = mixing(log_prob.numpy())
     flat = bool(log_prob.min() == log_prob.max())
-    r_hat = np.append(found["r_hat"], [] if flat else energy["r_hat"])
-    ess = np.nan_to_num(found["ess"]) if len(found["ess"]) else np.zeros(1)
+    r_hat = np.append(numbers["r_hat"], [] if flat else energy["r_hat"])
+    ess = np.nan_to_num(numbers["ess"]) if len(numbers["ess"]) else np.zeros(1)
     moved = (draws != draws[:, :1]).flatten(1).any(1) | (log_prob != log_prob[:, :1]).flatten(
         1
     ).any(1)
     by_quantity: list[float | None] = [None] * (1 + len(still))
     if not flat:
         by_quantity[0] = float(np.nan_to_num(energy["ess"][0]))
-    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(found["ess"]), strict=True):
+    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(numbers["ess"]), strict=True):
         by_quantity[1 + place] = float(value)
-    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
+    stuck = not len(numbers["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
     return Quality(
         ess=float(ess.min()),
         ess_median=float(np.median(ess)),
@@ -379,7 +384,7 @@ def ess_of_worst(runs: Sequence[Quality]) -> list[float]:
 
 
 def diagnosed_sites(sites: int) -> torch.Tensor:
-    """The sites that diagnostics read: all, or DIAGNOSED of them evenly spaced."""
-    if sites <= DIAGNOSED:
+    """The sites that diagnostics read: all, or MAX_DIAGNOSED_SITES of them evenly spaced."""
+    if sites <= MAX_DIAGNOSED_SITES:
         return torch.arange(sites)
-    return torch.linspace(0, sites - 1, DIAGNOSED).long()
+    return torch.linspace(0, sites - 1, MAX_DIAGNOSED_SITES).long()

@@ -45,16 +45,16 @@ def suggest(trial: Trial, sampler: Sampler, space: Space) -> dict[str, Any]:
             fields[name] = trial.suggest_int(name, **bounds)
         else:
             fields[name] = trial.suggest_float(name, **bounds)
-    return rounded(fields, space)
+    return round_fields(fields, space)
 
 
-def rounded(fields: dict[str, Any], space: Space) -> dict[str, Any]:
+def round_fields(fields: dict[str, Any], space: Space) -> dict[str, Any]:
     """Round floats to three digits, so that the measured settings are the written ones.
 
     Choices stay as they are.
     """
-    own = {k for k, v in fields.items() if isinstance(v, float) and "choices" not in space[k]}
-    return {k: float(f"{v:.3g}") if k in own else v for k, v in fields.items()}
+    floats = {k for k, v in fields.items() if isinstance(v, float) and "choices" not in space[k]}
+    return {k: float(f"{v:.3g}") if k in floats else v for k, v in fields.items()}
 
 
 def with_fields(sampler: Sampler, fields: dict[str, Any]) -> Sampler:

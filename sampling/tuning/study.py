@@ -31,13 +31,13 @@ def new_local_study(
     sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
     study = optuna.create_study(study_name=name, sampler=sampler, **settings)
 
-    def asked() -> Iterator[Trial]:
+    def ask_trials() -> Iterator[Trial]:
         for slot in range(trials):
             trial = study.ask()
             trial.set_user_attr("slot", slot)
             yield trial
 
-    return study, asked()
+    return study, ask_trials()
 
 
 def join_shared_study(
@@ -63,10 +63,13 @@ def join_shared_study(
     turn = FileLock(locks / "turn.lock")
     with turn:  # two processes must not create the tables of one database
         study = optuna.create_study(
-            study_name=name, storage=_opened(storage), direction=direction, load_if_exists=True
+            study_name=name,
+            storage=_open_storage(storage),
+            direction=direction,
+            load_if_exists=True,
         )
 
-    def asked() -> Iterator[Trial]:
+    def ask_trials() -> Iterator[Trial]:
         with FileLock(locks / f"{me}.lock"):
             while len(complete(study, trials)) < trials:
                 with turn:
@@ -84,7 +87,7 @@ def join_shared_study(
                 else:
                     time.sleep(PAUSE)  # the others finish theirs, or die
 
-    return study, asked()
+    return study, ask_trials()
 
 
 def startup(trials: int) -> int:
@@ -94,8 +97,8 @@ def startup(trials: int) -> int:
 
 def complete(study: Study, trials: int) -> dict[int, FrozenTrial]:
     """The finished trials of the first `trials` slots, by slot."""
-    found = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    slots = {trial.user_attrs["slot"]: trial for trial in found}
+    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    slots = {trial.user_attrs["slot"]: trial for trial in finished}
     return {slot: slots[slot] for slot in sorted(slots) if slot < trials}
 
 
@@ -105,7 +108,7 @@ def best(study: Study, trials: int) -> FrozenTrial:
     return choose(complete(study, trials).values(), key=lambda trial: trial.values[0])
 
 
-def _opened(storage: str) -> BaseStorage:
+def _open_storage(storage: str) -> BaseStorage:
     if "://" in storage:
         return RDBStorage(storage)
     return JournalStorage(JournalFileBackend(storage))

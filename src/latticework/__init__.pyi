@@ -9,7 +9,6 @@ from latticework.sampling.checking.draws import (
 from latticework.sampling.dimod_sampler import DimodSampler as DimodSampler
 from latticework.sampling.exact import exact as exact
 from latticework.sampling.metrics import (
-    MMD as MMD,
     Acceptance as Acceptance,
     Changed as Changed,
     EnsembleError as EnsembleError,
@@ -19,6 +18,7 @@ from latticework.sampling.metrics import (
     Reference as Reference,
     Trace as Trace,
 )
+from latticework.sampling.mmd import MMD as MMD
 from latticework.sampling.adaptation import (
     AcceptanceControl as AcceptanceControl,
     Adaptation as Adaptation,
@@ -30,17 +30,16 @@ from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning
 from latticework.sampling.tuning.race import race as race
 
 # Targets
-from latticework.models.annealed import (
-    GeometricPath as GeometricPath,
-    ScaledRBM as ScaledRBM,
-    SoftenedPath as SoftenedPath,
-)
+from latticework.models.annealed import GeometricPath as GeometricPath, SoftenedPath as SoftenedPath
+from latticework.models.scaled_rbm import ScaledRBM as ScaledRBM
 from latticework.models.base import (
     AnnealedModel as AnnealedModel,
-    CarriesRates as CarriesRates,
-    DataModel as DataModel,
     EnergyModel as EnergyModel,
     Function as Function,
+)
+from latticework.models.abilities import (
+    CarriesRates as CarriesRates,
+    DataModel as DataModel,
     Predictor as Predictor,
 )
 from latticework.models.bayes_net import (
@@ -57,7 +56,8 @@ from latticework.models.domains import (
     Ordinal as Ordinal,
     Subset as Subset,
 )
-from latticework.models.factors import Factor as Factor, Factors as Factors
+from latticework.models.factors import Factors as Factors
+from latticework.models.tables import Factor as Factor
 from latticework.models.fhmm import FactorialHMM as FactorialHMM, synthetic_fhmm as synthetic_fhmm
 from latticework.models.graph import Graph as Graph
 from latticework.models.graph_potts import GraphPotts as GraphPotts
@@ -68,11 +68,10 @@ from latticework.models.graph_files import (
     regular_graph as regular_graph,
 )
 from latticework.models.infilling import TextInfilling as TextInfilling
-from latticework.models.ising import (
+from latticework.models.ising import Lattice as Lattice, critical_lattice as critical_lattice
+from latticework.models.dense_ising import (
     DenseIsing as DenseIsing,
-    Lattice as Lattice,
     LearnedIsing as LearnedIsing,
-    critical_lattice as critical_lattice,
     erdos_renyi as erdos_renyi,
     sherrington_kirkpatrick as sherrington_kirkpatrick,
 )

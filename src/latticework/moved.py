@@ -1,24 +1,59 @@
-"""Modules and names that moved: the old ones work with a warning until the release after next."""
+"""Modules, names and methods that moved: the old ones work with a warning for a release."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 MODULES = {
     "latticework.experiments.records.numbers": "latticework.experiments.records.estimates",
     "latticework.models.domain": "latticework.models.domains",
     "latticework.sampling.memory": "latticework.sampling.loop_state",
 }
-NAMES = {  # of the modules above
+NAMES = {  # names in the modules above
     "Memory": "LoopState",
     "last": "last_reading",
     "noted": "fact_number",
     "readings": "last_readings",
 }
+
+# Names that moved from modules that are still there, which end with `offer_moved_names`.
+PLACES = {
+    "latticework.models.annealed": {
+        "ScaledRBM": "latticework.models.scaled_rbm",
+        "path_of": "latticework.models.paths",
+    },
+    "latticework.models.base": {
+        "CarriesRates": "latticework.models.abilities",
+        "DataModel": "latticework.models.abilities",
+        "FillsBlanks": "latticework.models.abilities",
+        "NearQuadratic": "latticework.models.abilities",
+        "Predictor": "latticework.models.abilities",
+    },
+    "latticework.models.ising": {
+        "DenseIsing": "latticework.models.dense_ising",
+        "LearnedIsing": "latticework.models.dense_ising",
+        "erdos_renyi": "latticework.models.dense_ising",
+        "sherrington_kirkpatrick": "latticework.models.dense_ising",
+    },
+    "latticework.sampling.metrics": {"MMD": "latticework.sampling.mmd"},
+}
+
+
+def offer_moved_names(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module some of whose names have moved."""
+
+    def find_name(name: str) -> Any:
+        if name not in PLACES[module]:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place = PLACES[module][name]
+        warnings.warn(f"{module}.{name} moved to {place}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(place), name)
+
+    return find_name
 
 
 class MovedModules(MetaPathFinder, Loader):
@@ -42,3 +77,45 @@ class MovedModules(MetaPathFinder, Loader):
             return getattr(new, name)
 
         module.__dict__["__getattr__"] = find_name
+
+
+class OldName:
+    """A method of a class under the name that it had until 0.2."""
+
+    def __init__(self, old: str, new: str, method: Any) -> None:
+        self.old, self.new, self.method = old, new, method
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        advice = f"{owner.__name__}.{self.old} is now {self.new}"
+        warnings.warn(advice, DeprecationWarning, stacklevel=2)
+        # That of the class where it stands, so that super().old() is the parent's method.
+        return self.method.__get__(instance, owner)
+
+
+class RenamedMethods:
+    """Base of classes whose methods have had other names: `old_names` maps old ones to new ones.
+
+    Old names can be called, and subclasses can define methods under them, both with a warning.
+    """
+
+    old_names: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for old, new in cls.old_names.items():
+            if old in cls.__dict__ and new not in cls.__dict__:
+                advice = f"{cls.__name__} defines {old}, whose name is now {new}"
+                warnings.warn(advice, DeprecationWarning, stacklevel=2)
+                setattr(cls, new, cls.__dict__[old])
+            if new in cls.__dict__:
+                setattr(cls, old, OldName(old, new, cls.__dict__[new]))
+
+
+def take_old_methods(thing: Any, old_names: dict[str, str]) -> Any:
+    """`thing`, of a user's class without this base, with new names for its old methods."""
+    for old, new in old_names.items():
+        if hasattr(thing, old) and not hasattr(thing, new):
+            advice = f"{type(thing).__name__}.{old} is now {new}"
+            warnings.warn(advice, DeprecationWarning, stacklevel=2)
+            setattr(thing, new, getattr(thing, old))
+    return thing

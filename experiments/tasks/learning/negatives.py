@@ -135,7 +135,7 @@ class Replay(Negatives):
             state = self.sampler.refresh(state, model)
         else:
             rows = torch.randperm(len(chains), generator=rng, device=rng.device)[: self.batch]
-            state = self.sampler.moved_to(chains[rows], state, model)
+            state = self.sampler.relocate(chains[rows], state, model)
         if state.x.is_cuda and not self.captured:
             self.block = capture(self.block, state, memory.carries, rng)
             self.captured = True

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latticework.models.base import EnergyModel, NearQuadratic
+from latticework.models.abilities import NearQuadratic
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 
 

@@ -1,0 +1,66 @@
+"""Abilities of models besides their log-probability: data in rows, predictions, rates, blanks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    pass
+from latticework.models.base import EnergyModel
+
+
+class DataModel(EnergyModel):
+    """A target that is a sum over `rows` rows of data, so that a minibatch can estimate it.
+
+    `forward` is the full-batch target. `minibatch(batch)` is a model of its own that estimates it
+    from the rows with indices `batch` `[n]`, scaled so that the gradient is unbiased.
+    """
+
+    rows: int
+
+    @abstractmethod
+    def minibatch(self, batch: Tensor) -> EnergyModel:
+        """The target estimated from the rows `batch`. Reads no device data on the host."""
+
+
+class Predictor(DataModel):
+    """A regression: rows have features and targets in [0, 1], and the state x is the weights."""
+
+    @abstractmethod
+    def on(self, features: Tensor, targets: Tensor) -> "Predictor":
+        """This regression on other data: features `[rows, features]` and targets `[rows]`."""
+
+    @abstractmethod
+    def predict(self, x: Tensor, features: Tensor) -> Tensor:
+        """The predicted targets of each chain, `[chains, ...], [n, features] -> [chains, n]`.
+
+        They are strictly between 0 and 1, up to rounding.
+        """
+
+
+class CarriesRates(ABC):
+    """A model that keeps the mean sufficient statistics ("rates") of its training data."""
+
+    @abstractmethod
+    def set_rates(self, batches: Iterable[Tensor]) -> None:
+        """Set the rates from the rows of all `batches` `[n, dim]`. ValueError without rows."""
+
+
+class FillsBlanks(ABC):
+    """A masked language model as the target of the words at the blanks of a sentence."""
+
+    language: Any
+
+    @abstractmethod
+    def with_blanks(self, sentence: Sequence[str], positions: Sequence[int]) -> EnergyModel:
+        """The target of the blanks at `positions` (indices of words) of `sentence`."""
+
+
+class NearQuadratic(ABC):
+    """A model with a log-quadratic model close to it."""
+
+    @abstractmethod
+    def log_quadratic(self) -> EnergyModel:
+        """A log-quadratic model close to this one, with W as its `weight`."""

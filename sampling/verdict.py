@@ -1,0 +1,226 @@
+"""The verdict on draws: whether chains have converged, or cannot tell."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.sampling.diagnostics import (
+    MIN_ESS,
+    in_parts,
+    largest_r_hat,
+    mixing,
+    round_noise,
+    split_r_hat,
+)
+
+# Times the excess of R-hat over 1 that is allowed: more steps alone do not help.
+R_HAT_EXCESS_RATIO = 5
+MAX_ESS_RATIO = 2  # effective samples for a draw, above which draws alternate
+ADVICE = (
+    "try a sampler that changes several sites at once, such as gibbs(sites=2, scan=random) or "
+    "hamming_ball, or other starts (x=)"
+)
+
+
+MIN_RANKED_ENTRIES = 32  # entries whose ranks are read, where there are many
+MAX_RANKED_NUMBERS = 2**20  # in all entries whose ranks are read, unless they are that few
+# Draws of a chain that is judged: the ESS of fewer does not depend on the draws.
+MIN_CHAIN_DRAWS = 10
+
+
+class Convergence(NamedTuple):
+    converged: bool  # R-hat and ESS of all quantities are good; constant ones have neither
+    text: str
+    judged: bool = True  # False if draws cannot tell: too few, one chain, or starts too alike
+
+
+def entry_name(
+    index: Iterable[Any],
+    names: Sequence[str] | None,
+    labels: Sequence[Sequence[str]] | None = None,
+) -> str:
+    """An entry of x as it is shown: `x[3]`, `x[3, 1]`, or `x[rain, 1]` with names of the sites.
+
+    With labels of the values it is `x[rain, heavy]`. The entry of a site of two values, 0 and 1,
+    has the label of the second.
+    """
+    site, *value = map(int, index)
+    parts = [str(names[site] if names else site), *map(str, value)]
+    if labels is not None:
+        parts[1:] = [labels[site][value[0] if value else 1]]
+    return f"x[{', '.join(parts)}]"
+
+
+def verdict(
+    log_prob: NDArray,
+    draws: NDArray,
+    site_names: Sequence[str] | None = None,
+    caveat: str = "",
+    of: tuple[NDArray, Sequence[str]] | None = None,
+    labels: Sequence[Sequence[str]] | None = None,
+) -> Convergence:
+    """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
+
+    The log-probability and each entry need an R-hat of at most `largest_r_hat` and a bulk ESS of at
+    least `MIN_ESS`; an ESS above `MAX_ESS_RATIO` times the draws is refused, because it does not
+    show what draws that alternate hide. Every chain must have moved. Entries that are the same in
+    all draws are left out. Of many entries, those with the largest R-hat without ranks are judged.
+    `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries, which are
+    named by `site_names` and the `labels` of each site's values (`entry_name`).
+
+    A `caveat` says why no draws can tell: nothing has converged with one.
+    """
+    judgement = _judge_draws(log_prob, draws, site_names, of, labels)
+    if not caveat:
+        return judgement
+    if judgement.converged:
+        text = judgement.text.replace("converged: ", "not judged: ", 1)
+        return Convergence(False, f"{text}, but {caveat}", judged=False)
+    return judgement._replace(text=f"{judgement.text}; {caveat}")
+
+
+def _judge_draws(
+    log_prob: NDArray,
+    draws: NDArray,
+    site_names: Sequence[str] | None,
+    of: tuple[NDArray, Sequence[str]] | None,
+    labels: Sequence[Sequence[str]] | None,
+) -> Convergence:
+    """`verdict` without a caveat."""
+    log_prob = round_noise(log_prob)
+    if why := _why_not_judged(log_prob):
+        return Convergence(False, f"not judged: {why}", judged=False)
+    chains, length = log_prob.shape
+    flat = draws.reshape(chains, length, -1)
+    still, constant = _find_constants(flat)
+    frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)  # [chains]
+    if frozen.all():
+        return Convergence(False, f"does not mix: no chain ever moved; {ADVICE}")
+    if of is None:
+        values, every, names = flat, constant, None
+    else:
+        values, names = of
+        _, every = _find_constants(values)
+        if every.all():
+            text = f"not judged: {', '.join(names)} never changed, in any draw"
+            return Convergence(False, text, judged=False)
+
+    def name_entry(entry: Any) -> str:
+        if names is not None:
+            return names[entry]
+        return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names, labels)
+
+    entries = _worst_entries(values, np.nonzero(~every)[0])
+    extremes = _find_extremes(log_prob, values, entries, name_entry)
+    converged, parts = _judge_extremes(extremes, frozen)
+    if of is None:
+        parts += _describe_still_sites(still[~frozen], constant, draws.shape[2])
+    advice = f"; {ADVICE}" if frozen.any() else ""
+    return Convergence(converged, ", ".join(parts) + advice)
+
+
+def _why_not_judged(log_prob: NDArray) -> str:
+    """Why draws `[chains, draws]` cannot tell; "" if they can."""
+    chains, length = log_prob.shape
+    if log_prob.size < MIN_ESS:
+        return f"{log_prob.size} draws, at least {MIN_ESS} are needed"
+    if length < MIN_CHAIN_DRAWS:
+        return f"{length} draws a chain, at least {MIN_CHAIN_DRAWS} are needed"
+    if chains == 1:
+        return "a single chain cannot show what it has missed; take chains=4"
+    return ""
+
+
+class Extremes(NamedTuple):
+    """The worst numbers of the judged quantities, each with the quantity's name."""
+
+    draws: int  # draws of all chains
+    r_hat: tuple[float, str]
+    least_ess: tuple[float, str]
+    most_ess: tuple[float, str]
+
+
+def _find_extremes(
+    log_prob: NDArray, values: NDArray, entries: NDArray, name_entry: Callable[[Any], str]
+) -> Extremes:
+    """The extremes over the log-probability and the `entries` of `values`."""
+    judged = np.concatenate((log_prob[..., None], values[..., entries]), -1, dtype=np.float64)
+    measures = mixing(judged)
+    first = int(log_prob.min() == log_prob.max())  # 1 leaves a flat log-probability out
+    r_hat = np.nan_to_num(measures["r_hat"][first:], nan=np.inf, posinf=np.inf)
+    ess = np.nan_to_num(measures["ess"][first:])
+
+    def pair(numbers: NDArray, place: np.intp) -> tuple[float, str]:
+        if place + first == 0:
+            return numbers[place], "the log-probability"
+        return numbers[place], name_entry(entries[place + first - 1])
+
+    return Extremes(
+        log_prob.size,
+        pair(r_hat, r_hat.argmax()),
+        pair(ess, ess.argmin()),
+        pair(ess, ess.argmax()),
+    )
+
+
+def _judge_extremes(extremes: Extremes, frozen: NDArray) -> tuple[bool, list[str]]:
+    """Whether chains have converged, and the parts of the text; `frozen` `[chains]` never moved."""
+    draws, (r_hat, worst), (least, fewest), (most, alternating) = extremes
+    chains, least = len(frozen), min(least, draws)
+    limit = largest_r_hat(chains)
+    measured, size = f"R-hat {r_hat:.4g} at {worst}", f"ESS {least:.0f} at {fewest}"
+    if frozen.any():
+        return False, [f"does not mix: {frozen.sum()} of {chains} chains never moved", measured]
+    if r_hat - 1 > R_HAT_EXCESS_RATIO * (limit - 1):
+        return False, [f"does not mix: {measured}"]
+    if r_hat > limit:
+        return False, [f"not converged: {measured}, above {limit:.4g} for {chains} chains"]
+    if least < MIN_ESS:
+        return False, [f"not converged: {size}, below {MIN_ESS}"]
+    if most > MAX_ESS_RATIO * draws:
+        text = (
+            f"not converged: antithetic, ESS {most:.0f} of {draws} draws at {alternating}: draws "
+            "alternate, so the means of sites may be right where other means are not; take "
+            "another sampler"
+        )
+        return False, [text]
+    return True, [f"converged: {measured}", size]
+
+
+def _describe_still_sites(still: NDArray, constant: NDArray, sites: int) -> list[str]:
+    """Notes on sites that never change; `still` `[chains, entries]` is of chains that moved."""
+    notes = []
+    same = constant.reshape(sites, -1).all(1)
+    stays = still.reshape(len(still), sites, -1).all(2).any(0) & ~same
+    if stays.any():
+        notes.append(f"{stays.sum()} of {sites} sites never changed in a chain")
+    if same.any():
+        notes.append(f"{same.sum()} of {sites} sites constant")
+    return notes
+
+
+def _find_constants(values: NDArray) -> tuple[NDArray, NDArray]:
+    """Whether `values` `[chains, draws, n]` never change: in a chain; in all draws, `[n]`."""
+    still = np.empty((len(values), values.shape[2]), dtype=bool)
+    constant = np.empty(values.shape[2], dtype=bool)
+    for part in in_parts(values):
+        block = values[..., part]
+        still[:, part] = (block == block[:, :1]).all(1)
+        constant[part] = still[:, part].all(0) & (block[:, 0] == block[:1, 0]).all(0)
+    return still, constant
+
+
+def _worst_entries(values: NDArray, entries: NDArray) -> NDArray:
+    """The `entries` of `values` `[chains, draws, n]` that are judged.
+
+    They are all, or of many those with the largest R-hat without ranks.
+    """
+    most = max(MIN_RANKED_ENTRIES, MAX_RANKED_NUMBERS // (values.shape[0] * values.shape[1]))
+    if len(entries) <= most:
+        return entries
+    r_hat = np.empty(values.shape[2])
+    for part in in_parts(values):
+        r_hat[part] = split_r_hat(values[..., part].astype(np.float64))
+    return np.sort(entries[np.argsort(-r_hat[entries])[:most]])
