@@ -18,18 +18,20 @@ from made_records import MADE
 from made_records.langevin_learning import network
 
 from latticework.experiments.figures.likelihood import records_at_best_rate
-from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Claim, Fresh, Pool, judge
-from latticework.experiments.papers.claims.verdict import (
-    Finding,
+from latticework.experiments.papers.claims.claim import Claim, Fresh
+from latticework.experiments.papers.claims.compare import (
     Margin,
-    Verdict,
+    above,
+    corrected_level,
+    difference,
+)
+from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Pool, judge
+from latticework.experiments.papers.claims.readings import (
     by_seed,
-    corrected,
     last_value,
-    margin_above,
-    margin_of_difference,
     values_at_common_end,
 )
+from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.estimates import (
     drop_slow_runs,
@@ -120,18 +122,16 @@ def test_the_binding_margin_is_the_closest_to_failing():
 def test_a_quantity_of_zero_is_shown_as_zero():
     """Its distance from the line is rounded: 0.1 + (5e-17 - 0.1) is no 5e-17."""
     shares = dict.fromkeys(range(3), 5e-17)
-    assert (
-        margin_above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
-    )
+    assert above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
     small = dict.fromkeys(range(3), 1e-09)
-    assert margin_above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
+    assert above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
 
 
 def test_pairs_are_of_equal_seeds():
-    gap = margin_of_difference("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
+    gap = difference("gap", {0: 1.0, 1: 3.0, 2: 9.0}, {1: 1.0, 0: 0.5, 7: 0.0})
     assert gap.values == (0.5, 2.0)
     with pytest.raises(LookupError, match="no seed"):
-        margin_of_difference("gap", {0: 1.0}, {1: 1.0})
+        difference("gap", {0: 1.0}, {1: 1.0})
     first = fake({"x": [1.0]}, seed=3)
     another = fake({"x": [2.0]}, seed=3, config={"model_seed": 9})
     with pytest.raises(LookupError, match="two runs have seed 3"):
@@ -401,8 +401,8 @@ def test_limits_are_corrected_for_the_number_of_margins():
     finding = the("table1-caltech").judge(records)
     margin = finding.weakest_margin
     assert margin.interval()[1] < 0
-    assert margin.interval(corrected(4)) == pytest.approx(
-        Margin("", (-2.0, -3.0, -4.0)).interval(corrected(4))
+    assert margin.interval(corrected_level(4)) == pytest.approx(
+        Margin("", (-2.0, -3.0, -4.0)).interval(corrected_level(4))
     )
     assert finding.verdict()[0] is OPEN
 

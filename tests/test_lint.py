@@ -22,7 +22,7 @@ OURS = ("conf", "data", "experiments", "models", "run", "samplers", "sampling")
 OURS += ("scripts", "torchvision_ops")
 
 WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("configuration", "signals", "sweeps")]
-WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/tuning/ranking.py"]
+WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/intervals.py", "sampling/tuning/ranking.py"]
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
 WITHOUT_TORCH += ["experiments/callback.py"]
 WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_workloads")]
