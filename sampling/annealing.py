@@ -34,6 +34,7 @@ from latticework.samplers.fused import Fused
 from latticework.samplers.tempered import evenly
 from latticework.sampling.chain import capture, require_whole_blocks
 from latticework.sampling.engine import select_kernel
+from latticework.sampling.intervals import t_half_width
 
 RESAMPLES = 1000  # of the bootstrap
 LEVEL = 0.95  # of intervals and bounds
@@ -314,7 +315,6 @@ class LogNormaliser(NamedTuple):
         half the variance.
         """
         from scipy.stats import chi2
-        from scipy.stats import t as student
 
         free = self.chains - 1
         variance = self.chains * self.bound_error**2
@@ -323,7 +323,7 @@ class LogNormaliser(NamedTuple):
             return self.at_least, math.inf
         largest = most if self.by_runs else variance
         error = math.sqrt(largest / self.chains + largest**2 / (2 * free))
-        half = float(error * student.ppf((1 + LEVEL) / 2, free))
+        half = error * t_half_width(self.chains, LEVEL)
         return self.bound + variance / 2 - half, self.bound + largest / 2 + half
 
 

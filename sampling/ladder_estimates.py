@@ -17,6 +17,7 @@ from torch import Tensor
 
 from latticework.samplers.tempered import LadderState
 from latticework.sampling.diagnostics import Convergence, round_noise, verdict
+from latticework.sampling.intervals import t_half_width
 
 Works = NDArray[np.float64]  # [draws, levels - 1, ladders]
 Levels = tuple[Tensor, Tensor, Tensor]  # `up`, `down` and `level` of a state
@@ -211,8 +212,6 @@ def estimate(up: Works, down: Works) -> LogZ:
     Its cost grows with the number of works alone: the jackknife leaves a ladder out by one step of
     Newton's method from the estimate of all.
     """
-    from scipy.stats import t as student
-
     possible = np.isfinite(up).mean((0, 2))
     if not possible.all():
         doubt = "not to be trusted: no draw of a level is possible at the next"
@@ -223,7 +222,7 @@ def estimate(up: Works, down: Works) -> LogZ:
     if ladders > 1:
         each = _without_each(up, down, pooled).sum(0)
         error = float(np.sqrt((ladders - 1) * np.square(each - each.mean()).mean()))
-        half = error * student.ppf(0.975, ladders - 1) + ROUNDING * max(1, abs(value))
+        half = error * t_half_width(ladders) + ROUNDING * max(1, abs(value))
     # States that are impossible at the next level are never drawn there.
     forward, backward = _log_mean_exp(up).sum(), (np.log(possible) - _log_mean_exp(down)).sum()
     return LogZ(value, value - half, value + half, float(forward), float(backward))

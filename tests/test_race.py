@@ -18,6 +18,7 @@ from latticework.experiments.records.record import open_record
 from latticework.sampling import starts
 from latticework.sampling.checking.targets import Target
 from latticework.sampling.evaluations import evaluations_of_step
+from latticework.sampling.intervals import mean_interval, t_half_width
 from latticework.sampling.tuning import race as contests
 from latticework.sampling.tuning import setup
 from latticework.sampling.tuning.race import BIASED, Entrant, Race, RaceRun, ranked
@@ -314,6 +315,13 @@ def test_the_interval_is_students_of_the_logarithm():
     half = 4.302652729749 / math.sqrt(3)  # the 97.5 % point of Student's t, 2 degrees of freedom
     assert np.log([mean, low, high]) == pytest.approx([1, 1 - half, 1 + half])
     assert entrant("x", 10.0, 10.0).interval("evaluations") == pytest.approx((1, 1, 1))
+
+
+def test_intervals_of_one_value_are_infinite_and_quantiles_are_those_of_tables():
+    assert mean_interval([3.0]) == (3.0, -math.inf, math.inf)
+    assert [t_half_width(1), t_half_width(1.9)] == [math.inf] * 2
+    assert t_half_width(3) == pytest.approx(4.302652729749)
+    assert t_half_width(11, 0.9) == pytest.approx(1.812461122812)
 
 
 def summed(domain):

@@ -32,7 +32,8 @@ from latticework.experiments.records.grouping import group_by, require_one_setti
 from latticework.experiments.records.labels import sampler_order, sampler_style, spell_name
 from latticework.experiments.records.record import Record
 from latticework.sampling.diagnostics import largest_r_hat
-from latticework.sampling.tuning.ranking import Interval, geometric, ranks, student
+from latticework.sampling.intervals import Interval, geometric_interval, mean_interval
+from latticework.sampling.tuning.ranking import ranks
 
 QUANTITIES = {"min": "worst site", "median": "median site", "energy": "energy"}
 UNITS = ("iteration", "evaluation", "second")
@@ -89,7 +90,7 @@ class Cell:
 
     def interval(self, quantity: str, unit: str) -> Interval:
         """Effective samples of `quantity` for each `unit`: geometric mean over seeds."""
-        return geometric(rate(record, quantity, unit) for record in self.records)
+        return geometric_interval(rate(record, quantity, unit) for record in self.records)
 
     def text(self, quantity: str, unit: str) -> str:
         """`0.276 [0.233, 0.327]`, or why there is no such number."""
@@ -267,7 +268,8 @@ def exponents(records: list[Record]) -> pd.DataFrame:
     for grown in zip(*parts.values(), strict=True):
         row = {"target": grown[0].target, "sampler": grown[0].label}
         for unit, one in zip(parts, grown, strict=True):
-            row[f"{unit}s"] = one.note or format_interval(student(list(one.exponents().values())))
+            exponents = list(one.exponents().values())
+            row[f"{unit}s"] = one.note or format_interval(mean_interval(exponents))
         row["sizes"] = ", ".join(map(str, grown[0].costs))
         rows.append(row)
     return pd.DataFrame(rows)

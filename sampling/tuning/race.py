@@ -24,13 +24,14 @@ from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
+from latticework.sampling.intervals import Interval, geometric_interval
 from latticework.sampling.messages import in_a_line
 from latticework.sampling.naming import short_repr
 from latticework.sampling.sample import sampler_of
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import States, as_model, check_target, why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.ranking import Interval, geometric, ranks
+from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
@@ -94,7 +95,7 @@ class Entrant:
 
     def interval(self, unit: Unit) -> Interval:
         """The mean rate and its 95 % interval over seeds; geometric."""
-        return geometric(lap.rate(unit) for lap in self.laps)
+        return geometric_interval(lap.rate(unit) for lap in self.laps)
 
 
 @dataclass(frozen=True)
