@@ -105,9 +105,10 @@ LANGEVIN_CLAIMS = (
         langevin_ising.fig3_dula),
     *(
         claim("cost",
-            f"On {words}, a step of DMALA costs about as much as one of GWG-1 and 2.5 times as "
-            "much as one of Gibbs-1; a step of DULA costs about as much as one of Gibbs-1",
-            measure, source=f"{DLP}, Section 7")
+            f"In our implementation, on {words}, a step of DMALA costs about as much as one of "
+            "GWG-1 and 2.5 times as much as one of Gibbs-1; a step of DULA costs about as much as "
+            "one of Gibbs-1",
+            measure, source=f"{DLP}, Section 7", own_reading=True)
         for claim, words, measure in (
             (ISING, "the Ising model", langevin_ising.step_cost),
             (RBM, "the RBM", langevin_ising.step_cost),
