@@ -258,8 +258,10 @@ MADE: dict[str, Made] = {
     }),
     "fig3-seconds-compiled": Made(ising, {**each((*EXACT, "dula"), -6.0), **SLOW}),
     "fig3-dula": Made(ising, {
-        "better than DMALA": {"dmala": -2.7},
-        **each(("locally_balanced", "gwg"), -2.6),
+        **each(("locally_balanced", "gwg"), 97.0),  # apart at the first horizon too
+        **each(("locally_balanced", "gwg"), -103.0),
+    }, undecided={
+        **each(("locally_balanced", "gwg"), -2.6),  # apart at the end alone
         **each(("locally_balanced", "gwg"), -3.4),
     }),
     "fig3-cost": Made(costs, COSTS),

@@ -65,10 +65,15 @@ def judge_claim(claim: Claim, pools: Sequence[Pool]) -> Entry:
             missing = missing or f"{pool.basis}: {reason}; {command}"
             continue
         verdict, needs = finding.verdict()
+        basis = finding.indicative or pool.basis
+        if finding.undecidable:
+            indication = verdict if finding.indicative else None
+            needs = finding.undecidable
+            return Entry(claim, Verdict.OPEN, basis, finding, needs, indication=indication)
         if pool.decides and not finding.indicative:
             fresh = _find_in_fresh_runs(claim, pool.records)
             return Entry(claim, verdict, pool.basis, finding, needs, fresh=fresh)
-        basis, needs = finding.indicative or pool.basis, missing or command
+        needs = missing or command
         return Entry(claim, Verdict.OPEN, basis, finding, needs, indication=verdict)
     return Entry(claim, Verdict.OPEN, pools[0].basis, needs=missing)
 

@@ -49,12 +49,14 @@ class Finding:
 
     `note` says what was measured and explains choices that the paper leaves open. `indicative`
     names data that cannot decide the claim, such as a part of the paper's; empty if they can.
+    `undecidable` says why no run of ours decides the claim; empty if runs do.
     """
 
     margins: Sequence[Margin]
     numbers: Sequence[Number] = ()
     note: str = ""
     indicative: str = ""
+    undecidable: str = ""
 
     @property
     def weakest_margin(self) -> Margin:
