@@ -23,7 +23,7 @@ judge_rmse_lowest_by_time = partial(
 )  # fmt: skip
 MMD = partial(langevin_ising.lowest, column="log_mmd", title="log MMD^2")
 judge_mmd_below_baselines = partial(MMD, others=langevin_rbm.BASELINES, ours=("DULA", "DMALA"))
-judge_mmd_lowest = partial(MMD, others=(*langevin_rbm.BASELINES, "DULA"), axis="step")
+judge_mmd_below_dula = partial(MMD, others=("DULA",), axis="step")
 IMAGES = ("static_mnist", "dynamic_mnist", "omniglot", "caltech")
 TABLES = {"compas": "COMPAS", "news": "News", "adult": "Adult", "blog": "Blog"}
 
@@ -128,7 +128,8 @@ LANGEVIN_CLAIMS = (
     ),
     RBM("iterations", "DULA and DMALA are below the baselines at equal iterations",
         partial(judge_mmd_below_baselines, axis="step"), fresh=FIG4),
-    RBM("lowest", "DMALA reaches the lowest MMD", judge_mmd_lowest, fresh=FIG4),
+    RBM("lowest", "DMALA reaches a lower MMD than DULA, and so the lowest",
+        judge_mmd_below_dula, fresh=FIG4),
     RBM("level", "DMALA's log MMD is about -6.5 after 5,000 iterations",
         langevin_rbm.fig4_level, fresh=FIG4),
     RBM("seconds", "DULA and DMALA are below the baselines at equal time",
@@ -138,11 +139,6 @@ LANGEVIN_CLAIMS = (
         "baselines at equal time",
         partial(judge_mmd_below_baselines, axis="seconds"),
         experiment="rbm_sampling_compiled", own_reading=True),
-    Claim("fig8-closer", "fig8", "rbm_sampling",
-        "Samples of DULA and DMALA are closer to those of block Gibbs than the baselines', by the "
-        "MMD in place of the eye",
-        f"{DLP}, Figure 8", partial(judge_mmd_below_baselines, axis="step"),
-        own_reading=True, fresh=FIG4),
     Claim("fig9-mediocre", "fig9", "ebm_samples_small",
         "With a small network (not in the paper), images of DULA are farther from the data than "
         "those of DMALA on Omniglot and Caltech, by the MMD in place of the eye",

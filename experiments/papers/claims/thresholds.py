@@ -89,8 +89,15 @@ UNIFORM = Threshold(
     "distance of the share of pixels that differ from 1/2",
     "images of a model differ in less than a third of their pixels",
 )
-SLIGHT_NATS = Threshold(
-    slight_nats(), 'nats, of "no clear difference"', "the paper calls this difference slight"
+CLEAR_NATS = Threshold(
+    slight_nats() / 2,
+    'nats of ISL, of "no clear difference" and "caught up"',
+    "half of the 1.5 nats that the paper calls a slight margin, which its figure shows",
+)
+PLATEAU_NATS = Threshold(
+    0.5,
+    "nats of ISL by which sizes on a plateau differ",
+    "between models the ISL differs by as much",
 )
 STUCK_NATS = Threshold(
     10.0, "nats between two starts of a stuck chain", "far above the spread of chains that mix"
