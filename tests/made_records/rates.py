@@ -26,13 +26,6 @@ MODELS = {1: -1.0, 2: -0.95, 3: -0.9, 4: 0.9, 5: 0.95, 6: 1.0}  # seed: place in
 # Samples and their images.
 
 
-def chains(error: float = 1e-12, values: Sequence[float] = (0.9, 0.8, 0.7)) -> list[Record]:
-    """Small chains that keep their law up to `error`, by the chance to stay."""
-    table = {"lambda": [1.0, 0.5, 0.0], "law_error": [0.0, error, 0.0]}
-    table["second_eigenvalue"] = list(values)
-    return [fake(table, config={"model": {"coupling": coupling}}) for coupling in (0.1, 0.5)]
-
-
 def samples(share: float, seed: int, count: int = 400) -> dict[str, dict[str, np.ndarray]]:
     """A stored sequence of images with a `share` of the pixels on, drawn independently."""
     x = np.random.default_rng(seed).random((count, 100)) < share
@@ -288,7 +281,6 @@ WORSE_FROM_THE_MEAN = {
     "Gibbs is worse from the data mean": {"apart_gibbs": -200.0, "gibbs": {"cd": -600.0}}
 }
 STUCK = {
-    **STARTS,
     "Gibbs has no narrow mode": {"share_gibbs": 0.05},
     "rates-FPCD has a narrow mode": {"share_fpcd": 0.5},
 }
@@ -304,7 +296,7 @@ UNEVEN = {
 WORDS = {
     f"rates-fig3-{name}{end}": Made(bags_of_words, false, true)
     for name, false, true in (
-        ("words", STUCK, WORSE_FROM_THE_MEAN),
+        ("words", STUCK, {}),
         ("start", STARTS, WORSE_FROM_THE_MEAN),
         ("zeros", BLANK, {}),
         ("consistency", UNEVEN, {}),
@@ -328,11 +320,6 @@ FLAT = {"the best sizes are on a plateau": {"curvature": 0.01}}
 ABOVE = each((SP, GIBBS), -80.0)
 
 MADE: dict[str, Made] = {
-    "rates-sec3-unlearning": Made(chains, {
-        "the law changes": {"error": 1e-6},
-        "slower at the end": {"values": (0.9, 0.7, 0.8)},
-        "slower at first": {"values": (0.7, 0.8, 0.6)},
-    }),
     "rates-training-fpcd": Made(best_isl, each(("cd", "sml", "herding"), -80.0)),
     "rates-fig1-bolder": Made(pixels, each((HERDING, FPCD), 0.4)),
     "rates-fig1-uniform": Made(partial(penalised, None), {

@@ -15,6 +15,7 @@ from latticework.experiments.records.record import Record
 
 Models = dict[str, list[Record]]  # learned models by sampler
 ModelsBySeed = Mapping[int, Record]
+TRIAL_BETAS = "task.trial_steps"  # of the trials by which a run chooses its checkpoint
 NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 
@@ -37,7 +38,7 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
         f" on {data}",
         lambda record: record.choices["sampler"],
     )
-    learned = CHOICES[chosen](learned) if chosen else learned
+    learned = _models_by_one_rule(CHOICES[chosen](learned)) if chosen else learned
     models = {name: _by_seed(records) for name, records in learned.items()}
     margins, shown = [], []
     for name in NAMES[:-1]:
@@ -79,6 +80,26 @@ def models_at_common_rate(models: Models) -> Models:
     for name, records in models.items():
         at_rate[name] = [record for record in records if learning_rate(record) == max(shared)]
     return at_rate
+
+
+def _models_by_one_rule(models: Models) -> Models:
+    """The models whose checkpoints were chosen by the most betas that all samplers have models of.
+
+    Trials of few betas overestimate a log-likelihood, so they choose other checkpoints. Raises
+    LookupError if the samplers have no number of betas in common.
+    """
+    betas = {}
+    for name, records in models.items():
+        betas[name] = {record.setting(TRIAL_BETAS) or 0 for record in records}
+    shared = set.intersection(*betas.values())
+    if not shared:
+        rules = [f"{name} by {max(counts):,}" for name, counts in betas.items()]
+        raise LookupError(
+            f"checkpoints were chosen by trials of different lengths ({', '.join(rules)} betas)"
+        )
+    longest = max(shared) or None  # records without the setting made no trials
+    settings = {TRIAL_BETAS: longest}
+    return {name: readings.with_settings(records, settings) for name, records in models.items()}
 
 
 CHOICES = {"own_rates": models_at_best_rates, "one_rate": models_at_common_rate}

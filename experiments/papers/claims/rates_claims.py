@@ -7,42 +7,24 @@ from latticework.experiments.papers.claims import (
     rates_pictures,
     rates_samplers,
     rates_step_sizes,
-    rates_theory,
     rates_training,
 )
-from latticework.experiments.papers.claims.claim import RATES, Claim, Fresh, claim_about, fresh_from
+from latticework.experiments.papers.claims.claim import RATES, Claim, claim_about, fresh_from
 
 STEPS = fresh_from(3, "the models that were added after a look at the first three")
-FRESH_WORD_MODELS = fresh_from(
-    5, "models 5 to 19, which were run after the claims were fixed", "model_seed"
-)
-FRESH_SPREAD_MODELS = Fresh(
-    "models 5 to 19 by FPCD and 20 to 36 by SML, which were run after a look at those before",
-    lambda record: (
-        record.config["model_seed"] >= (20 if record.choices.get("negatives") == "sml" else 5)
-    ),
-)
-SHORT = fresh_from(4, "models 4 to 8, which were run after a look at the first three", "model_seed")
-FRESH_SLOW_MODELS = fresh_from(
-    10, "the models that were added after a look at the first five", "model_seed"
-)
 SECOND = fresh_from(2, "the models with seed 2, added after a look at the first ones", "model_seed")
 ADDED = fresh_from(5, "seeds from 5 on, which were run after the claims were fixed")
 SPIN = fresh_from(12, "seeds 12 to 20, which were run after 10,000 steps were fixed")
-TRAINED = (  # RBMs of bags of words: name's end, experiment, words, seed that chose settings, fresh
-    ("", "rates_fig3_words", "", 0, FRESH_WORD_MODELS),
-    ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None,
-     FRESH_SLOW_MODELS),
-    ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None, SHORT),
-)  # fmt: skip
+TRAINED = (  # RBMs of bags of words: name's end, experiment, words, seed that chose settings
+    ("", "rates_fig3_words", "", 0),
+    ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None),
+    ("-short", "rates_fig3_words_short", " (reviews cut to two sentences)", None),
+)
 SAMPLES = partial(claim_about, exhibit="rates-fig1", source=f"{RATES}, Section 5.1")
 ISL = partial(claim_about, exhibit="rates-fig2", source=f"{RATES}, Section 5.1", tuning_seed=0)
 DIGITS = (("", "USPS"), ("-mnist", "MNIST"))  # name's end, data
 
 RATES_CLAIMS = (
-    Claim("rates-sec3-unlearning", "rates-sec3", "rates_sec3",
-        "A chain with less self-transition probability keeps its stationary law and mixes faster",
-        f"{RATES}, Section 3", rates_theory.staying_less),
     Claim("rates-training-fpcd", "rates-training", "rates_training",
         "The best model by ISL was trained by FPCD",
         f"{RATES}, Section 5.1", rates_training.best_training),
@@ -124,24 +106,20 @@ RATES_CLAIMS = (
         "Without decay (alpha = 1) rates-FPCD does better than with alpha = 0.95",
         f"{RATES}, Section 5.1", rates_step_sizes.decay, tuning_seed=0),
     *(
-        Claim(f"rates-fig3-{name}{end}", "rates-fig3", experiment,
-            f"{words}{data}",
-            f"{RATES}, Section 5.1", measure, seed="model_seed", own_reading=ours or end == "-slow",
-            tuning_seed=chose,
-            fresh=FRESH_SPREAD_MODELS if name == "consistency" and not end
-            else None if end == "-slow" and late else fresh)
-        for name, words, measure, ours, late in (
+        Claim(f"rates-fig3-{name}{end}", "rates-fig3", experiment, f"{words}{data}",
+            f"{RATES}, Section 5.1", measure, seed="model_seed",
+            own_reading=bool(end) or name == "start", tuning_seed=chose)
+        for name, words, measure in (
             ("words", "On CD-trained bag-of-words models, Gibbs gets stuck in a very narrow mode, "
-             "and rates-FPCD does not", rates_training.stuck_after_cd, False, False),
+             "and rates-FPCD does not", rates_training.stuck_after_cd),
             ("start", "On CD-trained bag-of-words models the result of Gibbs depends on its start "
-             "and its ISL falls, and those of rates-FPCD do not",
-             rates_training.depends_on_start, True, False),
+             "and its ISL falls, and those of rates-FPCD do not", rates_training.depends_on_start),
             ("zeros", "On CD-trained bag-of-words models the narrow mode of Gibbs is usually a "
-             "vector of zeros", rates_training.zeros_after_cd, False, True),
+             "vector of zeros", rates_training.zeros_after_cd),
             ("consistency", "On SML- and FPCD-trained bag-of-words models, the ISL of rates-FPCD "
-             "has the higher mean and the lower variance", rates_training.consistency, False, True),
+             "has the higher mean and the lower variance", rates_training.consistency),
         )
-        for end, experiment, data, chose, fresh in TRAINED
+        for end, experiment, data, chose in TRAINED
     ),
     Claim("rates-cost", "rates-cost", "rates_cost",
         "A sample of Gibbs is about 2 (USPS) and 7 (MNIST) times cheaper than one of rates-FPCD",
