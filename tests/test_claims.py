@@ -25,12 +25,19 @@ from latticework.experiments.papers.claims.compare import (
     corrected_level,
     difference,
 )
+from latticework.experiments.papers.claims.evidence import find_cheapest
 from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Pool, judge
 from latticework.experiments.papers.claims.readings import (
     by_seed,
     last_value,
     values_at_common_end,
 )
+from latticework.experiments.papers.claims.sensitivity import (
+    describe_sensitivity,
+    list_changes,
+    list_thresholds,
+)
+from latticework.experiments.papers.claims.thresholds import Threshold, scaled
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.estimates import (
@@ -42,6 +49,7 @@ from latticework.experiments.records.estimates import (
 )
 from latticework.experiments.records.likelihood import bounds, log_z_error
 from latticework.experiments.records.record import Record
+from latticework.scripts.claim import main
 
 SEEDS = range(5)
 KNOWN = catalogue()
@@ -247,7 +255,7 @@ def test_a_seed_that_chose_settings_does_not_judge():
     pools = {"ising_sampling": [Pool("paper", True, records)]}
     (with_it,), (without,) = judge(pools, [claim(mean_of)]), judge(pools, [chose])
     assert (with_it.verdict, without.verdict) == (OPEN, HOLDS)
-    assert "without seed 0, which chose settings" in without.finding.note
+    assert "without seed 0, which was used for tuning" in without.finding.note
 
 
 def test_fresh_seeds_are_judged_alone_beside_all():
@@ -292,6 +300,68 @@ def test_film_reviews_stand_for_the_papers_and_decide_nothing():
     (found,) = judge(pools, [the("rates-fig3-zeros")])
     assert (found.verdict, found.indication, found.basis) == (OPEN, HOLDS, "film reviews")
     assert "OpenTable" in found.needs
+
+
+NEAR = Threshold(1.0, "distance of x from 0", "made up")
+CLOSE = Threshold(2.0, "ratio of x", "made up", is_factor=True)
+
+
+def near_zero(records: list[Record]) -> Finding:
+    values = by_seed(records, last_value("x"))
+    return Finding([above("x", values, -NEAR.value()), above("x", values, -CLOSE.value())])
+
+
+@pytest.mark.parametrize(
+    ("level", "verdicts"),
+    [(-0.7, (FAILS, HOLDS)), (-1.2, (FAILS, HOLDS)), (0.0, (HOLDS, HOLDS)), (-3.0, (FAILS, FAILS))],
+)
+def test_a_verdict_is_judged_again_with_our_thresholds_halved_and_doubled(level, verdicts):
+    """A factor is scaled in its logarithm: 2 becomes the root of 2, and 4."""
+    pools = [Pool("paper", True, [fake({"x": [level + noise(s) / 10]}, seed=s) for s in SEEDS])]
+    (found,) = judge({"ising_sampling": pools}, [claim(near_zero)])
+    assert found.scaled == verdicts
+    assert found.thresholds == (NEAR, CLOSE)
+    (other,) = judge({"ising_sampling": pools}, [claim(mean_of)])
+    assert (other.thresholds, other.scaled) == ((), ())
+    changed = sum(verdict is not found.verdict for verdict in verdicts)
+    text = describe_sensitivity([found, other])
+    assert text.startswith("1 of 2 verdicts depend on thresholds of ours: ")
+    assert len(list_changes([found, other])) == bool(changed)
+    assert list_thresholds([found, other]) == [(NEAR, ["some"]), (CLOSE, ["some"])]
+    with scaled(0.5):
+        assert (NEAR.value(), CLOSE.value()) == (0.5, 2**0.5)
+    assert (NEAR.value(), CLOSE.value()) == (1.0, 2.0)
+
+
+def test_the_cheapest_evidence_has_the_options_and_the_seeds_that_decide():
+    """DULA and DMALA alone, and two seeds, where all of Figure 4's samplers have three."""
+    records = MADE["fig4-lowest"].make()
+    evidence = find_cheapest(the("fig4-lowest"), Pool("paper", True, records))
+    assert evidence.overrides == {"sampler": ["dmala", "dula"]}
+    assert evidence.seeds == [1, 2]
+    assert len(evidence.records) == 4
+    assert evidence.entry.verdict is HOLDS
+    open_ = [*GOOD, *(fake({"x": [-1.0]}, seed=seed) for seed in range(5, 10))]
+    undecided = find_cheapest(claim(mean_of), Pool("paper", True, open_))
+    assert (undecided.overrides, len(undecided.records)) == ({}, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("fig4-lowest", ["experiment=rbm_sampling sampler=dmala,dula", "these runs: holds"]),
+        ("rates-fig3-zeros", ["negatives=cd", "(film reviews): does not hold", "OpenTable"]),
+        ("table1-caltech", ["not run: python run.py experiment=ais"]),
+    ],
+)
+def test_a_command_judges_one_claim(name, lines, tmp_path, capsys):
+    main([name, f"--outputs={tmp_path}"])
+    printed = capsys.readouterr().out
+    assert all(line in printed for line in lines)
+    main([])
+    assert f"{name}: " in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="not a claim"):
+        main(["nothing"])
 
 
 def test_claims_are_counted_by_paper_and_ours_apart():

@@ -149,8 +149,8 @@ def step_cost(records: list[Record], seconds: readings.Value = TIMED) -> Finding
         shown.append(number)
         texts.append(f"{ours} / {theirs} {here.mean:.3g} (paper {paper:g})")
     note = (
-        f"{', '.join(texts)}; runs beside other work do not count; about: within a factor of "
-        f"{factor:g}, which is our choice"
+        f"{', '.join(texts)}; runs beside other work are left out; tolerance: a factor of "
+        f"{factor:.3g} (ours)"
     )
     return Finding(margins, shown, note)
 
@@ -167,7 +167,8 @@ def fig3_dula(records: list[Record]) -> Finding:
     end = min(readings.shortest(group, "step") for group in groups.values())
     tolerance = thresholds.LOG_RMSE.value()
     margins, shown = [], []
-    agreeing, other = [], []  # horizons, by whether all margins at them are positive
+    agreeing: list[str] = []  # horizons at which all margins hold
+    other: list[str] = []
     for share in HORIZONS:
         horizon = share * end
         at_horizon = readings.value_at("log_rmse", "step", horizon)

@@ -17,6 +17,12 @@ from latticework.experiments.papers.claims.claim import DLP, GROUPS, LATER, OURS
 from latticework.experiments.papers.claims.langevin_claims import LANGEVIN_CLAIMS
 from latticework.experiments.papers.claims.later_claims import LATER_CLAIMS
 from latticework.experiments.papers.claims.rates_claims import RATES_CLAIMS
+from latticework.experiments.papers.claims.thresholds import (
+    SCALES,
+    Threshold,
+    collect_used,
+    scaled,
+)
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.records.record import Record
 
@@ -44,6 +50,8 @@ class Entry:
     needs: str = ""
     indication: Verdict | None = None
     fresh: Finding | None = None  # from the claim's fresh runs alone
+    thresholds: tuple[Threshold, ...] = ()  # of ours, which the verdict depends on
+    scaled: tuple[Verdict, ...] = ()  # the verdicts with all of them halved, and doubled
 
 
 def judge(pools: Mapping[str, Sequence[Pool]], claims: Sequence[Claim] = CLAIMS) -> list[Entry]:
@@ -52,6 +60,20 @@ def judge(pools: Mapping[str, Sequence[Pool]], claims: Sequence[Claim] = CLAIMS)
 
 
 def judge_claim(claim: Claim, pools: Sequence[Pool]) -> Entry:
+    """The entry of one claim, and its verdicts where our thresholds are halved and doubled."""
+    with collect_used() as used:
+        entry = _judge_once(claim, pools)
+    if not used:
+        return entry
+    verdicts = []
+    for scale in SCALES:
+        with scaled(scale):
+            verdicts.append(_judge_once(claim, pools).verdict)
+    ordered = sorted(used, key=lambda threshold: threshold.bounds)
+    return replace(entry, thresholds=tuple(ordered), scaled=tuple(verdicts))
+
+
+def _judge_once(claim: Claim, pools: Sequence[Pool]) -> Entry:
     """The entry of one claim, from the first pool whose records suffice."""
     command = f"python run.py experiment={claim.experiment}"
     if not pools:
@@ -84,7 +106,7 @@ def _find(claim: Claim, records: Sequence[Record]) -> Finding:
     finding = claim.judge(allowed)
     if len(allowed) == len(records):
         return finding
-    without = f"without {claim.seed} {claim.tuning_seed}, which chose settings"
+    without = f"without {claim.seed} {claim.tuning_seed}, which was used for tuning"
     return replace(finding, note="; ".join(filter(None, (finding.note, without))))
 
 

@@ -78,9 +78,7 @@ def cost(records: list[Record]) -> Finding:
         here = estimates.estimate(times.values())
         shown.append(Number(text, here, estimates.published_estimate("rates_cost", data)))
     note = (
-        f"seconds a sample at k = 1; about: within a factor of {factor:.2g}, "
-        "so that the ranges of "
-        "the paper's two ratios meet and do not overlap; the factor is our choice; on one machine, "
-        "and the ratio depends on it"
+        f"seconds a sample at k = 1; tolerance: a factor of {factor:.2f} (ours), so that 2 and 7 "
+        "do not overlap; on one machine, and the ratio depends on it"
     )
     return Finding(margins, shown, note)

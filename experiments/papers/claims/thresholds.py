@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from latticework.experiments.records.estimates import published_mean
 
 SCALE: ContextVar[float] = ContextVar("scale", default=1.0)
+USED: ContextVar[set["Threshold"] | None] = ContextVar("used", default=None)
+SCALES = (0.5, 2.0)  # of all thresholds, at which the ledger judges again
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,16 @@ class Threshold:
     reason: str
     is_factor: bool = False
 
+    @property
+    def text(self) -> str:
+        """`0.25`, or `a factor of 2`."""
+        return f"a factor of {self.size:.3g}" if self.is_factor else f"{self.size:.3g}"
+
     def value(self) -> float:
         """The size, halved or doubled within `scaled`."""
-        scale = SCALE.get()
+        used, scale = USED.get(), SCALE.get()
+        if used is not None:
+            used.add(self)
         return self.size**scale if self.is_factor else self.size * scale
 
 
@@ -41,6 +50,17 @@ def scaled(scale: float) -> Iterator[None]:
         yield
     finally:
         SCALE.reset(token)
+
+
+@contextmanager
+def collect_used() -> Iterator[set[Threshold]]:
+    """The thresholds whose values are asked for in this context."""
+    used: set[Threshold] = set()
+    token = USED.set(used)
+    try:
+        yield used
+    finally:
+        USED.reset(token)
 
 
 def slight_nats() -> float:
@@ -60,10 +80,10 @@ ACCEPTANCE = Threshold(
 CHANGED_SITES = Threshold(
     0.5, "distance from a printed number of sites", "the paper prints a whole number"
 )
-LOG_RMSE = Threshold(
-    0.25, 'log RMSE, of "about as well"', "a factor of 1.28, less than lines of Figure 3 are wide"
+LOG_RMSE = Threshold(0.25, 'log RMSE, of "about as well"', "a factor of 1.28 in the error")
+LOG_MMD = Threshold(
+    0.5, 'log MMD^2, of "about -6.5"', "the paper prints it as about, to half a unit"
 )
-LOG_MMD = Threshold(0.5, 'log MMD^2, of "about -6.5"', "it is read off a figure's axis")
 TIME = Threshold(
     2.0, 'a time, of "roughly" and "similar"', "times depend on the machine", is_factor=True
 )
@@ -76,7 +96,9 @@ GROWTH = Threshold(
     "half of what a bias would add over a decade of steps",
 )
 BLEU = Threshold(
-    2.5, 'points of BLEU, of "similar quality"', "the paper's own methods differ by as much"
+    2.5,
+    'points of BLEU, of "similar quality"',
+    "the paper calls methods similar that differ by 2.0",
 )
 SAMPLE_COST = Threshold(
     math.sqrt(7 / 2),
@@ -87,7 +109,7 @@ SAMPLE_COST = Threshold(
 UNIFORM = Threshold(
     0.05,
     "distance of the share of pixels that differ from 1/2",
-    "images of a model differ in less than a third of their pixels",
+    "a tenth of the share of uniform samples",
 )
 CLEAR_NATS = Threshold(
     slight_nats() / 2,
@@ -97,10 +119,12 @@ CLEAR_NATS = Threshold(
 PLATEAU_NATS = Threshold(
     0.5,
     "nats of ISL by which sizes on a plateau differ",
-    "between models the ISL differs by as much",
+    "less than a clear difference",
 )
 STUCK_NATS = Threshold(
-    10.0, "nats between two starts of a stuck chain", "far above the spread of chains that mix"
+    10.0,
+    "nats between two starts of a stuck chain",
+    "starts of rates-FPCD, which mixes, differ by less than one",
 )
 NARROW_MODE_SHARE = Threshold(
     0.1, "share of one state among the samples, of a narrow mode", '"disproportionate"'
