@@ -75,10 +75,11 @@ def judged() -> list[Entry]:
 
 
 def ledger() -> str:
-    """Each claim with its verdict and all margins; and what would decide it."""
+    """Each claim with its verdict or indication, all margins, and what would decide it."""
     lines = []
     for entry in judged():
-        lines.append(f"{entry.claim.name}: {entry.verdict}")
+        indication = f" ({entry.basis}: {entry.indication})" if entry.indication else ""
+        lines.append(f"{entry.claim.name}: {entry.verdict}{indication}")
         margins = entry.finding.margins if entry.finding else ()
         lines += [f"  {margin.text()}" for margin in margins]
         lines += [f"  needs {entry.needs}"] if entry.needs else []

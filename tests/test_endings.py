@@ -104,6 +104,9 @@ def test_the_papers_number_stands_beside_ours_on_the_real_data():
     assert second.beside == {}
     data = {"variant": "digits", "substitute": True}
     assert headline(measured(-2.0, config=config, data=data))[0].beside == {}
+    for scale, count in (("paper", 1), ("quick", 1), ("smoke", 0)):
+        scaled = measured(-2.0, config={**config, "scale": scale})
+        assert len(headline(scaled)[0].beside) == count
 
 
 @pytest.mark.parametrize("task", ["elsewhere.of_ones_own", "latticework.experiments.tasks.ais.ais"])

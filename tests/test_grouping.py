@@ -9,7 +9,7 @@ import latticework.scripts.figures
 from latticework.experiments.figures.isl_curves import models as models_table
 from latticework.experiments.figures.style import colour, describe_band, describe_runs
 from latticework.experiments.papers import draw
-from latticework.experiments.papers.claims.verdict import by_seed, last_value, records_by_sampler
+from latticework.experiments.papers.claims.readings import by_seed, last_value, records_by_sampler
 from latticework.experiments.records.grouping import (
     UnlikeRecordsError,
     by_sampler,

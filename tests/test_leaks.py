@@ -20,7 +20,7 @@ from latticework.data.images import Grey
 from latticework.data.sentences import Blanks, Infilling, Text
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words
-from latticework.experiments.papers.claims.rates import decay
+from latticework.experiments.papers.claims.rates_step_sizes import decay
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import ais, log_odds

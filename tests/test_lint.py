@@ -26,7 +26,7 @@ WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/intervals.py", "sampling/
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
 WITHOUT_TORCH += ["experiments/callback.py"]
 WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_workloads")]
-SCRIPTS = ("bundle", "figures", "report", "reproduce", "trace")
+SCRIPTS = ("bundle", "claim", "figures", "report", "reproduce", "trace")
 WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
 
 FOLDERS = ("data", "experiments", "models", "samplers", "sampling", "scripts")

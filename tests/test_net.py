@@ -1,5 +1,6 @@
 """The committed numbers, verdicts and pages are those of the committed records (snapshot.py)."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,17 @@ def made(tmp_path_factory):
 
 def test_every_verdict_has_the_margins_that_are_committed(made):
     assert (made / "ledger.txt").read_text() == (HERE / "ledger.txt").read_text()
+
+
+def test_no_margin_is_counted_twice():
+    """Two claims of the papers share no number; a weaker reading of ours may repeat one."""
+    claims = defaultdict(list)
+    for entry in snapshot.judged():
+        if entry.finding and not entry.claim.own_reading:
+            for margin in entry.finding.margins:
+                sides = (entry.claim.experiment, margin.what, margin.expected, margin.values)
+                claims[sides].append(entry.claim.name)
+    assert [names for names in claims.values() if len(names) > 1] == []
 
 
 def test_every_number_is_the_one_that_is_committed(made):

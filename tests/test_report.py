@@ -23,7 +23,7 @@ import latticework.scripts.report
 import latticework.scripts.reproduce
 from latticework.experiments.papers import docs_pages, report_content
 from latticework.experiments.papers import run_status as inventory
-from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
+from latticework.experiments.papers.claims.ledger import CLAIMS, DLP, RATES, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
 from latticework.experiments.papers.draw import make_all, markdown
@@ -318,18 +318,18 @@ def test_variants_of_data_count_under_their_own_names():
 
 
 def test_records_at_the_papers_scale_decide_and_substitute_data_never(outputs, report, tmp_path):
-    (entry,) = section(report, "rates-sec3").entries
+    (entry,) = section(report, "thm6.1").entries
     assert (entry.verdict, entry.indication, entry.basis) == (
         Verdict.OPEN, Verdict.HOLDS, "smoke",
     )  # fmt: skip
-    folder = at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path)
-    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
+    folder = at_the_papers_scale(outputs / "stochastic_proposal" / "smoke", tmp_path)
+    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "thm6.1")
     assert (made.state, made.entries[0].verdict) == ("complete", Verdict.HOLDS)
     for file in folder.glob("*/run.json"):
         document = json.loads(file.read_text())
         document["data"] = {"variant": "digits", "substitute": True}
         file.write_text(json.dumps(document))
-    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "rates-sec3")
+    made = section(build_report(tmp_path, bundles=NOWHERE, drawing=False), "thm6.1")
     assert (made.state, made.entries[0].verdict) == ("substitutes", Verdict.OPEN)
     assert dict(made.parts[0].facts)["Data"] == "digits — SUBSTITUTE"
 
@@ -380,7 +380,7 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, 
 
 @pytest.mark.parametrize("bundles", [NOWHERE, ROOT], ids=["installed", "checkout"])
 def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatch, capsys):
-    """Those of the claims of the papers, without our readings."""
+    """Those of the claims of the two papers, without our readings and later papers'."""
     made = build_report(tmp_path, bundles=bundles, drawing=False)
     verdicts = [Verdict.HOLDS, Verdict.FAILS, *[Verdict.OPEN] * 2] * len(made.entries)
     entries = [
@@ -400,7 +400,8 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
 
 def test_a_report_of_nothing_names_every_command(tmp_path):
     made = build_report(tmp_path, bundles=NOWHERE)
-    assert made.paper_counts["not run"] == len([e for e in made.entries if not e.claim.own_reading])
+    assert made.paper_counts["not run"] == len(made.of_papers)
+    assert {entry.claim.group for entry in made.of_papers} == {DLP, RATES}
     _, file = write(made, tmp_path / "report")
     text = file.read_text()  # an installed package has no folder of bundles
     assert "does not contain the committed records" in text
@@ -552,11 +553,11 @@ def test_a_block_of_a_page_is_replaced_and_nothing_else():
 
 
 def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
-    at_the_papers_scale(outputs / "rates_sec3" / "smoke", tmp_path / "outputs")
+    at_the_papers_scale(outputs / "stochastic_proposal" / "smoke", tmp_path / "outputs")
     bundles = tmp_path / "bundles"
-    words = ["rates_sec3", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
+    words = ["stochastic_proposal", f"--outputs={tmp_path / 'outputs'}", f"--to={bundles}"]
     assert latticework.scripts.bundle.main(words) == 0
-    few = replace(KNOWN, exhibits=(KNOWN["rates-sec3"], KNOWN["fig1a"]), aside=[])
+    few = replace(KNOWN, exhibits=(KNOWN["thm6.1"], KNOWN["fig1a"]), aside=[])
     monkeypatch.setattr(docs_pages, "catalogue", lambda: few)
     (tmp_path / "docs" / "results").mkdir(parents=True)
     for name in ("README.md", "docs/reproducing.md", "docs/benchmark.md"):
@@ -564,11 +565,11 @@ def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
     docs_pages.refresh(tmp_path, bundles)
     results = tmp_path / "docs" / "results"
     assert "| holds |" in (results / "ledger.md").read_text()
-    assert (results / "rates_sec3-sec3.png").read_bytes().startswith(b"\x89PNG")
+    assert (results / "thm61.png").read_bytes().startswith(b"\x89PNG")
     readme = (tmp_path / "README.md").read_text()
-    assert re.search(r"Breuleux et al. \(2011\): 1 holds, \d+ were not run", readme)
+    assert re.search(r"Zhang et al. \(2022\): 1 holds, \d+ were not run", readme)
     times = (tmp_path / "docs/reproducing.md").read_text()
-    assert re.search(r"`rates_sec3` \|.*, measured \|", times)
+    assert re.search(r"`stochastic_proposal` \|.*, measured \|", times)
 
 
 def test_the_time_of_a_sweep_is_that_of_all_its_runs():

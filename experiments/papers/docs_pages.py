@@ -18,7 +18,7 @@ import pandas as pd
 
 from latticework.experiments import CONF
 from latticework.experiments.figures.benchmark import winners
-from latticework.experiments.papers import report_pages
+from latticework.experiments.papers import note_numbers, report_pages
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
 from latticework.experiments.papers.draw import markdown, write_table
@@ -39,7 +39,7 @@ from latticework.experiments.records.estimates import (
     last_reading,
 )
 from latticework.experiments.records.grouping import require_one_setting
-from latticework.experiments.records.record import BUNDLES, load_all
+from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared_sweep
 
 ROOT = CONF.parent
@@ -213,7 +213,13 @@ def _note(folder: Path, name: str, bundles: Path) -> str:
     file = folder / "notes" / f"{name}.md"
     if not file.exists():
         return ""
-    return report_pages.filled(file.read_text().strip(), last=partial(format_last_reading, bundles))
+    return report_pages.filled(
+        file.read_text().strip(),
+        last=partial(format_last_reading, bundles),
+        likelihood=partial(note_numbers.format_likelihood, bundles),
+        factor=partial(note_numbers.format_factor, bundles),
+        gap=partial(note_numbers.format_gap, bundles),
+    )
 
 
 def format_last_reading(
@@ -225,11 +231,7 @@ def format_last_reading(
     {"sampler": "dmala", "task.steps": 100}. Raises LookupError if no run has them, or if the runs
     with them differ in more than their seed.
     """
-    records = load_all(bundles / f"{experiment}.zip")
-    for key, value in settings.items():
-        records = [one for one in records if value in (one.choices.get(key), one.setting(key))]
-        if not records:
-            raise LookupError(f"no committed run of {experiment} has {key}={value}")
+    records = note_numbers.select_records(bundles, experiment, settings)
     return format_estimate(
         estimate(last_reading(record, column) for record in require_one_setting(records))
     )

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 
-from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, judge
+from latticework.experiments.papers.claims.ledger import DLP, GROUPS, OURS, RATES, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
 from latticework.experiments.papers.drawn import Drawn, Picture
@@ -91,18 +91,23 @@ class Report:
 
     @property
     def paper_counts(self) -> dict[str, int]:
-        """The verdicts on the papers' own claims, counted."""
-        return count_verdicts([entry for entry in self.entries if not entry.claim.own_reading])
+        """The verdicts on the two papers' own claims, counted."""
+        return count_verdicts(self.of_papers)
+
+    @property
+    def of_papers(self) -> list[Entry]:
+        """The claims of the two papers, without those of later ones and our readings."""
+        return [entry for entry in self.entries if entry.claim.group in (DLP, RATES)]
 
     @property
     def tested(self) -> str:
-        """The verdicts on the papers' own claims, in a sentence."""
-        entries = [entry for entry in self.entries if not entry.claim.own_reading]
+        """The verdicts on the two papers' own claims, in a sentence."""
+        entries = self.of_papers
         left = {entry.claim.exhibit for entry in entries if entry.verdict is Verdict.NOT_RUN}
         places = [one.exhibit.place for one in self.sections if one.exhibit.name in left]
         where = f" ({', '.join(places)})" if 0 < len(places) <= MAX_NAMED_PLACES else ""
         told = verdicts(entries, ALONE if self.notice else VERDICT_WORDS)
-        return f"We tested {len(entries)} claims of the papers: {told}{where}."
+        return f"We tested {len(entries)} claims of the two papers: {told}{where}."
 
     @property
     def sentences(self) -> list[tuple[str, str]]:

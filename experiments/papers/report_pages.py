@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 
+from latticework.experiments.papers.claims import sensitivity
 from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.draw import markdown as table
 from latticework.experiments.papers.report_content import Part, Report
@@ -85,11 +86,14 @@ def render(template: str, **values: Any) -> str:
     environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined)
     environment.filters |= {
         "anchor": anchor,
+        "changes": sensitivity.list_changes,
         "file": file_name,
         "fresh": _fresh,
         "markdown": table,
         "number": format_estimate,
         "plain": escape_markdown,  # what a record or a claim says
+        "sensitivity": sensitivity.describe_sensitivity,
+        "thresholds": sensitivity.list_thresholds,
     }
     return environment.get_template(template).render(**values)
 

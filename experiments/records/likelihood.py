@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from latticework.experiments.records.estimates import Estimate, estimate
 from latticework.experiments.records.record import Record
+from latticework.sampling.intervals import t_half_width
 
 LEVEL = 0.95  # of an interval
 MAX_GAP_NATS = math.log(
@@ -85,13 +86,6 @@ def log_z_error(record: Record) -> float:
     return float(
         found["log_z_error"] * t_half_width(found["ess"]) / stats.norm.ppf(0.5 + LEVEL / 2)
     )
-
-
-def t_half_width(count: float, level: float = LEVEL) -> float:
-    """Half-width of an interval from `count` independent values, in standard errors."""
-    from scipy import stats
-
-    return float(stats.t.ppf(0.5 + level / 2, count - 1)) if count >= 2 else math.inf
 
 
 def log_z_lower_bound(record: Record) -> Estimate:

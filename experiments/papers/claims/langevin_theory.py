@@ -1,46 +1,40 @@
 """Claims of Zhang et al. (2022) about the sampler's law, mostly exact."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from latticework.experiments.papers.claims.verdict import (
-    Finding,
-    Margin,
-    Number,
-    Value,
-    by_seed,
-    margin_below,
-    records_by_sampler,
-)
+from latticework.experiments.papers.claims import compare, readings, thresholds
+from latticework.experiments.papers.claims.verdict import Finding, Number
 from latticework.experiments.records.estimates import Estimate, estimate, published_estimate
 from latticework.experiments.records.grouping import by_sampler, group_by
 from latticework.experiments.records.labels import sampler_label
 from latticework.experiments.records.record import Record
 
-SLOPE = 0.01  # largest deviation of a fitted slope from -1
+UNITS = {1.0: "{0, 1}", 4.0: "{-1, 1}"}  # by the squared distance of a flip
 TENTH = 0.1  # of the steps, from which a distance should fall as that of independent draws
 
 
 def fig1a_rate(records: list[Record]) -> Finding:
     """Log bias has slope -1 against 1 / (2 alpha), with alpha in {0, 1} units."""
-    some = [r for r in records if "slope" in r.document and "unit" in r.metrics]
-    if not some:
+    fitted = [r for r in records if "slope" in r.document and "unit" in r.metrics]
+    if not fitted:
         raise LookupError("no record has an enumerated chain at small step sizes")
-    margins, numbers = [], []
-    for unit, runs in sorted(group_by(lambda r: float(r.metrics["unit"].iloc[0]), some).items()):
-        values = [record.document["slope"] for record in runs]
-        name = {1.0: "{0, 1}", 4.0: "{-1, 1}"}.get(unit, f"flips of squared distance {unit:g}")
-        far = max(abs(value / unit + 1) for value in values)
-        margin = margin_below(f"{name}: distance of the slope from -1", {0: far}, SLOPE)
+    margins, shown = [], []
+    by_unit = group_by(lambda record: float(record.metrics["unit"].iloc[0]), fitted)
+    for unit, runs in sorted(by_unit.items()):
+        slopes = [record.document["slope"] for record in runs]
+        name = UNITS.get(unit, f"flips of squared distance {unit:g}")
+        farthest = max(abs(slope / unit + 1) for slope in slopes)
+        what = f"{name}: distance of the slope from -1"
+        margin = compare.below(what, {0: farthest}, thresholds.SLOPE.value())
         margins.append(replace(margin, exact=True))
-        here = Estimate(float(np.mean(values)))
+        here = Estimate(float(np.mean(slopes)))
         paper = published_estimate("fig1", "slope") if unit == 1 else None
-        numbers.append(Number(f"slope on {name}, alpha in its own units", here, paper))
+        shown.append(Number(f"slope on {name}, alpha in its own units", here, paper))
     note = "exact, from enumerated chains; alpha in {0, 1} units (alpha / 4 on {-1, 1})"
-    return Finding(margins, numbers, note)
+    return Finding(margins, shown, note)
 
 
 def bounded(
@@ -52,7 +46,8 @@ def bounded(
     slack = np.log(table["theorem"] / table[column])
     if slack.empty:
         raise LookupError(f"no record with {column} above 0")
-    margin = Margin(f"smallest log({bound} / {what})", (float(slack.min()),), True)
+    what = f"smallest log({bound} / {what})"
+    margin = compare.Margin(what, (float(slack.min()),), exact=True)
     return Finding([margin], note=f"exact, at {len(table)} settings")
 
 
@@ -62,17 +57,21 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
     For a = 1, b = 0.1. The bound has the form of Theorem 5.2. The paper does not state its
     constants; `experiments.tasks.measures.stationary.bounds` derives them from the proof.
     """
-    kept = [r for r in records if r.config["model"].get("a") and "epsilon" in r.config["model"]]
+    varied = []
+    for record in records:
+        model = record.config["model"]
+        if model.get("a") and "epsilon" in model:
+            varied.append(record)
     margins = []
-    for alpha, rows in _table(kept, "exact").groupby("step_size"):
+    for alpha, rows in _table(varied, "exact").groupby("step_size"):
         bias = rows.groupby("epsilon")["exact"].first().sort_index()
         if len(bias) > 1:
             rise = float(np.diff(np.log(bias)).min())
             what = f"smallest increase of log bias between adjacent epsilons ({len(bias)} values)"
-            margins.append(Margin(f"{what}, alpha = {alpha:g}", (rise,), True))
+            margins.append(compare.Margin(f"{what}, alpha = {alpha:g}", (rise,), exact=True))
     if not margins:
         raise LookupError("no records at two or more values of epsilon")
-    below_bound = bounded(kept, "exact", bound="our bound of Theorem 5.2's form")
+    below_bound = bounded(varied, "exact", bound="our bound of Theorem 5.2's form")
     note = "exact; we derived the bound's constants from the proof of Theorem 5.2"
     return Finding([*margins, *below_bound.margins], note=note)
 
@@ -84,30 +83,32 @@ def app_h(records: list[Record], column: str = "log_rmse", over: str = "all step
     has the correct mean over all steps without mixing, so that mean favours step sizes at which the
     chain is stuck; `thinned`, of every other step, does not.
     """
-    margins, numbers = [], []
+    margins, shown = [], []
     for key, group in by_sampler([r for r in records if column in r.metrics]).items():
-        pairs = by_seed(group, lambda record: _ends(record, column)).values()
-        rows = [pair for pair in pairs if pair is not None]
-        if not rows:
+        ends = readings.by_seed(group, lambda record: _last_readings(record, column))
+        pairs = [pair for pair in ends.values() if pair is not None]
+        if not pairs:
             continue
         name = sampler_label(key)
-        gaps = tuple(best[column] - ours[column] for ours, best in rows)
-        margins.append(Margin(f"{name}: log RMSE, best step size - preconditioned", gaps))
-        sizes = ", ".join(f"{size:g}" for size in sorted({best["step_size"] for _, best in rows}))
+        gaps = tuple(best[column] - ours[column] for ours, best in pairs)
+        what = f"{name}: log RMSE, best step size - preconditioned"
+        margins.append(compare.Margin(what, gaps))
+        sizes = sorted({best["step_size"] for _, best in pairs})
+        alphas = ", ".join(map("{:g}".format, sizes))
         for place, which, paper in (
             (0, "preconditioned", "preconditioned"),
-            (1, f"best without, alpha = {sizes}", "standard"),
+            (1, f"best without, alpha = {alphas}", "standard"),
         ):
             text = f"{name}, {which}: log RMSE of the mean over {over}"
-            here = estimate(pair[place][column] for pair in rows)
-            numbers.append(Number(text, here, published_estimate("appH", paper)))
+            here = estimate(pair[place][column] for pair in pairs)
+            shown.append(Number(text, here, published_estimate("appH", paper)))
     if not margins:
         raise LookupError("no records with and without a preconditioner")
     note = f"log RMSE of the mean over {over}, at the end; median over the chains of a run"
-    return Finding(margins, numbers, note)
+    return Finding(margins, shown, note)
 
 
-def _ends(record: Record, column: str) -> tuple[pd.Series, pd.Series] | None:
+def _last_readings(record: Record, column: str) -> tuple[pd.Series, pd.Series] | None:
     """The last readings with the preconditioner, and without it at the lowest `column`."""
     table = record.metrics
     end = table[table["step"] == table["step"].max()]
@@ -125,13 +126,14 @@ def app_b(records: list[Record]) -> Finding:
     that tends to sqrt(10). The claim asks for less than half of that, in logarithms.
     """
     columns = {"DMALA": "total_variation", "DULA": "to_unadjusted"}
-    groups = records_by_sampler(records, list(columns), ["total_variation", "independent"])
-    margins = []
+    needed = ["total_variation", "independent"]
+    groups = readings.records_by_sampler(records, list(columns), needed)
+    margins, most = [], thresholds.GROWTH.value()
     for name, column in columns.items():
         sizes = group_by(lambda record: record.document["states"], groups[name])
-        for states, some in sorted(sizes.items()):
+        for states, runs in sorted(sizes.items()):
             what = f"{name}, {states} states: growth of the relative distance"
-            margins.append(margin_below(what, by_seed(some, _growth(column)), math.log(10) / 4))
+            margins.append(compare.below(what, readings.by_seed(runs, _growth(column)), most))
     note = (
         "total variation to the target for DMALA, to its own enumerated law for DULA, over that of "
         "as many independent draws: its growth from a tenth of the steps to all, in logarithms"
@@ -139,7 +141,7 @@ def app_b(records: list[Record]) -> Finding:
     return Finding(margins, note=note)
 
 
-def _growth(column: str) -> Value:
+def _growth(column: str) -> readings.Value:
     def value(record: Record) -> float:
         table = record.metrics
         away = np.log(table[column] / table["independent"]).to_numpy(float)
@@ -150,11 +152,11 @@ def _growth(column: str) -> Value:
 
 
 def _table(records: list[Record], column: str) -> pd.DataFrame:
-    tables = [
-        record.metrics.assign(epsilon=record.config["model"].get("epsilon", 0.0))
-        for record in records
-        if {column, "theorem"} <= set(record.metrics)
-    ]
+    tables = []
+    for record in records:
+        if {column, "theorem"} <= set(record.metrics):
+            epsilon = record.config["model"].get("epsilon", 0.0)
+            tables.append(record.metrics.assign(epsilon=epsilon))
     if not tables:
         raise LookupError(f"no record with the columns {column} and theorem")
     return pd.concat(tables)
