@@ -56,7 +56,9 @@ def test_a_function_is_sampled_without_the_packages_of_experiments():
         "DMALA(step_size=0.2, preconditioner=None, preconditioner_power=1)",
         "GWG(flips=2)",
         "DMALA(step_size=inf, preconditioner=None, preconditioner_power=1)",
-        "PTDMALA(step_size=0.2, ladder=[1.0, 0.8, 0.6, 0.4], burn_in=0)",
+        "Tempered(kernel='dmala(step_size=0.2)', rounds=8, levels=None, "
+        "schedule=[0.4, 0.6, 0.8, 1.0], acceptance=None, scales=None, log_odds=None, steps=1, "
+        "hot=0.0, learn_base=None)",
     ]
 
 

@@ -77,7 +77,7 @@ def benchmark(
     chosen = with_fields(sampler, fields | learnt)
     run.kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
     limits = [Allowance.read(text) for text in measuring]
-    if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
+    if isinstance(sampler, Tempered) and sampler.schedule is None:  # it learns many levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
     steps = course.steps(chosen, limits)
     if steps * (1 - WARM_UP) < MIN_DRAWS:

@@ -11,6 +11,7 @@ from typing import Any
 MODULES = {
     "latticework.experiments.records.numbers": "latticework.experiments.records.estimates",
     "latticework.models.domain": "latticework.models.domains",
+    "latticework.samplers.pt_dmala": "latticework.moved",
     "latticework.sampling.memory": "latticework.sampling.loop_state",
 }
 NAMES = {  # of the modules above
@@ -19,6 +20,23 @@ NAMES = {  # of the modules above
     "noted": "fact_number",
     "readings": "last_readings",
 }
+
+
+def PTDMALA(  # noqa: N802 - the name of a class until 0.2
+    step_size: float = 0.2,
+    ladder: Sequence[float] = (1.0, 0.8, 0.6, 0.4),
+    burn_in: int = 0,
+) -> Any:
+    """Return the same sampler as `Tempered`. `burn_in` no longer spaces the ladder."""
+    from latticework.samplers.langevin import DMALA
+    from latticework.samplers.tempered import Tempered
+
+    schedule = [float(b) for b in reversed(ladder)]
+    advice = f"PTDMALA goes: write Tempered(DMALA({step_size}), schedule={schedule})"
+    if burn_in:
+        advice += "; burn_in has no effect, but without schedule Tempered learns one from b = 0 on"
+    warnings.warn(advice, DeprecationWarning, stacklevel=2)
+    return Tempered(DMALA(step_size), schedule=schedule)
 
 
 class MovedModules(MetaPathFinder, Loader):
