@@ -21,8 +21,6 @@ from omegaconf import OmegaConf
 import latticework.scripts.figures
 import latticework.scripts.trace
 from latticework.data import text
-from latticework.data.files import DamagedFileError
-from latticework.data.sentences import Corpus
 from latticework.experiments.papers.draw import save, write_table
 from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
@@ -308,17 +306,6 @@ def test_a_damaged_run_is_not_listed_as_not_run_too(folder, tmp_path):
     held = load_status("rates_sec3", "smoke", tmp_path, bundles=tmp_path)
     assert list(held.failed) == [run]
     assert run in held.missing
-
-
-@pytest.mark.parametrize(
-    "content", [lzma.compress(b'{"text": "A cat."}\n' * 99)[:60] + b"junk", lzma.compress(b"{}\n")]
-)
-def test_a_corrupt_file_of_texts(content, tmp_path):
-    file = tmp_path / "texts.jsonl.xz"
-    file.write_bytes(content)
-    message = rf"{file} \({len(content)} bytes\) is damaged: it cannot be read \("
-    with pytest.raises(DamagedFileError, match=message):
-        Corpus(files=[str(file)]).load()
 
 
 def test_a_damaged_matrix_of_reviews_is_made_again(tmp_path, caplog):
