@@ -9,7 +9,6 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import optuna
@@ -40,9 +39,15 @@ from latticework.sampling.tuning.space import (
     suggest,
     with_fields,
 )
-from latticework.sampling.tuning.study import best, complete, join_shared_study, new_local_study
+from latticework.sampling.tuning.study import (
+    Direction,
+    best_trial,
+    completed_trials,
+    join_study,
+    new_study,
+    run_trials,
+)
 
-Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {
     "ess_min": "maximize",  # the worst coordinate, all chains together
     "ess_median": "maximize",
@@ -107,13 +112,13 @@ def tune(
         model, data, run, budget, seconds, start, metrics, reference, objective
     )
     parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
-    found = searched(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
-    fields, shared_by = rounded(found.params, space), ", a shared study" if storage else ""
+    best = search_fields(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
+    fields, shared_by = rounded(best.params, space), ", a shared study" if storage else ""
     facts = {
         "model": names["model"],
         "objective": str(aim),
         "direction": aim.direction,
-        "search_value": found.user_attrs["value"],
+        "search_value": best.user_attrs["value"],
         "held_out": measurement.value(with_fields(sampler, fields), "held-out"),
         "budget": f"{trials} trials of {measurement.cost}",
         "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}{shared_by}",
@@ -237,7 +242,7 @@ class Measurement:
         return values[self.objective]
 
 
-def searched(
+def search_fields(
     name: str,
     sampler: Sampler,
     space: Space,
@@ -246,49 +251,43 @@ def searched(
     trials: int,
     storage: str | None,
 ) -> optuna.trial.FrozenTrial:
-    """The best of `trials` trials, which are logged in order.
+    """Return the best of `trials` trials, and log them in the order of their completion.
 
     They are made by this process alone, or by all that share `storage`. Raises ValueError if the
     objective was undefined in all.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    run, logged = measurement.run, 0
+    run = measurement.run
 
-    def seed(slot: int) -> int:
+    def seed(number: int) -> int:
         """Searches of other models or samplers start at other points."""
-        return run.rng(f"{name}/trial {slot}", "cpu").initial_seed() % 2**32
+        return run.rng(f"{name}/trial {number}", "cpu").initial_seed() % 2**32
 
-    def log(logged: int) -> int:
-        """Log the finished trials from slot `logged` on; the next slot to log."""
-        done = complete(study, trials)
-        while logged in done:
-            values = numbers(rounded(done[logged].params, space), space)
-            run.log(logged, value=done[logged].user_attrs["value"], **values)
-            logged += 1
-        return logged
-
-    if storage:
-        study, asked = join_shared_study(
-            name, trials, storage=storage, record=run.path, outputs=run.outputs,
-            seed=seed, direction=aim.direction,
-        )  # fmt: skip
-    else:
-        study, asked = new_local_study(name, trials, seed=seed(0), direction=aim.direction)
-    logged = log(0)
-    for trial in run.progress(asked, "tuning", trials, logged):
+    def objective(trial: optuna.Trial) -> float:
         fields = suggest(trial, sampler, space)
         value = measurement.value(with_fields(sampler, fields), "search")
         trial.set_user_attr("value", value)
-        study.tell(trial, aim.score(value))
-        logged = log(logged)
-    log(logged)
-    found = best(study, trials)
-    if not math.isfinite(found.values[0]):
+        return aim.score(value)
+
+    if storage is None:
+        study = new_study(name, trials, seed=seed(0), direction=aim.direction)
+        made = run_trials(study, objective, trials)
+    else:
+        locks = run.outputs / ".studies"
+        study = join_study(name, storage=storage, locks=locks, direction=aim.direction)
+        made = run_trials(study, objective, trials, seed)
+    done = len(completed_trials(study, trials))
+    for _ in run.progress(made, "tuning", trials, done):
+        pass
+    for place, trial in enumerate(completed_trials(study, trials)):
+        values = numbers(rounded(trial.params, space), space)
+        run.log(place, value=trial.user_attrs["value"], **values)
+    best = best_trial(study, trials)
+    if not math.isfinite(best.values[0]):
         raise ValueError(
             f"{aim.name} was undefined in every trial (a coordinate never changed, or "
             "NaN); give more steps, or another range"
         )
-    return found
+    return best
 
 
 def command() -> str:

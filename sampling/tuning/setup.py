@@ -29,8 +29,8 @@ from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_s
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import ChainAcceptance, sample
 from latticework.sampling.starts import draw_possible
-from latticework.sampling.tuning.space import Space, suggest, with_fields
-from latticework.sampling.tuning.study import new_local_study
+from latticework.sampling.tuning.space import Space, rounded, suggest, with_fields
+from latticework.sampling.tuning.study import best_trial, new_study, run_trials
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
@@ -174,17 +174,20 @@ class TuningSetup:
 
         The sampler's own values come first, then Optuna's. No fields and 0 if nothing moved.
         """
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        study, asked = new_local_study(name, trials, seed=seed, direction="maximize")
+        part_of_trial = [allowance.part(1 / trials) for allowance in allowed]
+
+        def objective(trial: optuna.Trial) -> float:
+            candidate = with_fields(sampler, suggest(trial, sampler, space))
+            rate = self.rate(candidate, part_of_trial, seed)
+            return 0.0 if math.isnan(rate) else rate
+
+        study = new_study(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(default_trial(sampler, space))
-        fields, best, each = {}, 0.0, [one.part(1 / trials) for one in allowed]
-        for trial in asked:
-            candidate = suggest(trial, sampler, space)
-            rate = self.rate(with_fields(sampler, candidate), each, seed)
-            study.tell(trial, rate)
-            if rate > best:
-                best, fields = rate, candidate
-        return fields, best
+        for _ in run_trials(study, objective, trials):
+            pass
+        best = best_trial(study, trials)
+        rate = best.values[0]
+        return (rounded(best.params, space), rate) if rate > 0 else ({}, 0.0)
 
     def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
         """The score for each unit of the first allowance; 0 if nothing moves or it is too short."""
