@@ -15,7 +15,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.data.base import Dataset
-from latticework.data.images import Grey
+from latticework.data.grey import Grey
 from latticework.data.sentences import Blanks, Infilling
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from latticework.data.published_tables import sklearn_table
 from latticework.data.splits import repeated, split
-from latticework.data.tables import sklearn_table
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.regression import (
