@@ -74,6 +74,10 @@ class GeometricPath(AnnealedModel):
         self.forget()
         self._here = None if x is None else (x, known)
 
+    def with_soft_zeros(self) -> "GeometricPath":
+        softened = self.model.softened() if type(self) is GeometricPath else None
+        return self if softened is None else SoftenedPath(self.model, softened, self._log_odds)
+
     def forget(self) -> None:
         self._here, self._evaluated = None, []
 

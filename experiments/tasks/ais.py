@@ -95,7 +95,7 @@ def ais(
         model = ensure_trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
-    annealed = path(model, log_odds(data)).to(run.device)
+    annealed = path(model, log_odds(data)).with_soft_zeros().to(run.device)
     kernel = kernel_for_path(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:

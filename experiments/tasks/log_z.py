@@ -99,7 +99,7 @@ def by_annealing(
 ) -> None:
     """AIS, or with `runs` SMC."""
     count = EvaluationCounter(model, budget.chains)
-    annealed = path(model, log_odds(data)).to(run.device)
+    annealed = path(model, log_odds(data)).with_soft_zeros().to(run.device)
     base, pilot = float(annealed.log_z_start()), 0
     if runs and betas is None:
         rng = run.rng("spacing")
@@ -121,7 +121,7 @@ def by_annealing(
         log_z_at_least=base + found.at_least,
         effective_of=found.chains,
     )
-    counted = path(count.model, log_odds(data)).to(run.device)
+    counted = path(count.model, log_odds(data)).with_soft_zeros().to(run.device)
     x = annealed.draw(budget.chains, run.rng("cost"))
     chains = start(kernel, counted, x, ladder)
     count.evaluations = 0.0
