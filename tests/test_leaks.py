@@ -22,10 +22,12 @@ from latticework.data.text import bag_of_words
 from latticework.experiments.papers.claims.rates import decay
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import ais, log_odds
-from latticework.experiments.tasks.ebm_learning import Gap, ebm_learning
+from latticework.experiments.tasks.ais import ais
+from latticework.experiments.tasks.ebm_learning import ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
 from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
+from latticework.experiments.tasks.measures.annealer import log_odds
+from latticework.experiments.tasks.measures.learning_progress import Gap
 from latticework.experiments.tasks.measures.sampling_likelihood import ValidationISL
 from latticework.experiments.tasks.regression import regression
 from latticework.experiments.tasks.target import pretrained

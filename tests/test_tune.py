@@ -14,6 +14,7 @@ import latticework as lw
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
+from latticework.experiments.tasks.measures import objective as measuring
 from latticework.samplers.base import evaluate
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import starts
@@ -95,7 +96,7 @@ def test_an_undefined_value_is_the_worst_in_both_directions():
         ("log_rmse", None, np.inf),
         ("x", 0.7, np.inf),
     ):
-        assert task.Objective.of(name, None, goal).score(np.nan) == worst
+        assert measuring.Objective.of(name, None, goal).score(np.nan) == worst
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path):
 def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypatch):
     steps = []
 
-    class Counted(task.Chain):
+    class Counted(measuring.Chain):
         """Record the number of steps of each trial, times the flips per step."""
 
         def __init__(self, sampler, *arguments, every, **settings):
@@ -177,8 +178,10 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypa
             super().advance()
             steps[-1] += self.steps_at_once
 
-    monkeypatch.setattr(task, "Chain", Counted)
-    monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
+    monkeypatch.setattr(measuring, "Chain", Counted)
+    monkeypatch.setattr(
+        measuring, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips
+    )
     run_tune(
         tmp_path, lw.GWG(), "gwg", {"flips": {"low": 1, "high": 4}},
         objective="changed", seconds=2.4, budget=Budget(8, 200, 10),

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.data.splits import Rows, Table, repeated
+from latticework.data import splits
 from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
+from latticework.experiments.tasks.measures.validity import Validity, warn_of_invalid_steps
 from latticework.models.base import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
@@ -51,7 +51,7 @@ def regression(
     *,
     model: Predictor,
     sampler: Sampler,
-    data: Table,
+    data: splits.Table,
     run: Run,
     budget: Budget,
     burn_in: int,
@@ -68,13 +68,13 @@ def regression(
         raise ValueError(
             f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
         )
-    if not isinstance(data, Table) or not isinstance(model, Predictor):
+    if not isinstance(data, splits.Table) or not isinstance(model, Predictor):
         raise ValueError(
             "task=regression needs a table, such as data=compas, and a model of its rows, such as "
             f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
         )
     train, test = (
-        Rows(rows.features.to(run.device), rows.targets.to(run.device))
+        splits.Rows(rows.features.to(run.device), rows.targets.to(run.device))
         for rows in (data.train, data.test)
     )
     model = model.on(train.features, train.targets).to(run.device)
@@ -82,7 +82,7 @@ def regression(
     rows = {
         "train": len(train),
         "test": len(test),
-        "repeated": repeated(data),
+        "repeated": splits.repeated(data),
         "between": int(between(test.targets).sum()),
     }
     run.note(rows=rows, dim=model.domain.dim)

@@ -39,6 +39,18 @@ def PTDMALA(  # noqa: N802 - the name of a class until 0.2
     return Tempered(DMALA(step_size), schedule=schedule)
 
 
+def find_moved(name: str, module: str, place: str, names: Sequence[str]) -> Any:
+    """The value of one of `names`, which moved from `module` to `place` beside it.
+
+    For the `__getattr__` of a module. Raises AttributeError for another name.
+    """
+    if name not in names:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    new = f"{module.rpartition('.')[0]}.{place}"
+    warnings.warn(f"{module}.{name} moved to {new}", DeprecationWarning, stacklevel=3)
+    return getattr(import_module(new), name)
+
+
 class MovedModules(MetaPathFinder, Loader):
     """Finds modules under their old names, after all other finders have failed."""
 
