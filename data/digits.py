@@ -40,8 +40,8 @@ class Digits:
             images[:, None], (self.size, self.size), mode="bilinear"
         )
         rows = large.round().byte().flatten(1).numpy()
-        rest, test = hold_out(rows, 250, self.seed, "test split")
-        train, valid = hold_out(rest, 250, self.seed)
+        remaining, test = hold_out(rows, 250, self.seed, "test split")
+        train, valid = hold_out(remaining, 250, self.seed)
         name = f"scikit-learn digits at {self.size}x{self.size}"
         grey = Grey(name, train, valid, test)
         return grey.to_binary(self.binarize, self.seed, self.epoch_size or len(train))

@@ -223,7 +223,7 @@ class Omniglot(Images):
             images = [
                 np.rint(255 * content[key].T).astype(np.uint8) for key in ("data", "testdata")
             ]
-            train, test = (_transposed(rows) for rows in images)
+            train, test = (_transpose_images(rows) for rows in images)
         except Exception as error:  # a damaged file raises errors of many kinds
             raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
         return Grey(self.name, *hold_out(train, self.counts[1], self.seed), test)
@@ -275,10 +275,10 @@ class Caltech(Images):
 
         content = loadmat(self.path(self.source))
         keys = ("train_data", "val_data", "test_data")
-        train, valid, test = (_transposed(255 * (1 - content[key])) for key in keys)
+        train, valid, test = (_transpose_images(255 * (1 - content[key])) for key in keys)
         return Grey(self.name, train, valid, test, binary=True)
 
 
-def _transposed(rows: np.ndarray) -> np.ndarray:
+def _transpose_images(rows: np.ndarray) -> np.ndarray:
     """28x28 images stored column by column, as rows of upright images."""
     return rows.reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784)

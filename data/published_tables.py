@@ -114,14 +114,14 @@ class PublishedTable(PublishedData[Content, Table]):
         raise errors[len(choices)]  # why the published form could not be had
 
     def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
-        """A CSV of `shape` (rows, columns) with the columns `expected()`; else DamagedFileError."""
+        """A CSV of `shape` (rows, columns) with the columns `expected_columns()`; else DamagedFileError."""
         path, source = self.find(choices)
         with convert_read_errors(path, source):
             frame = pd.read_csv(path, **settings)
-        require(path, source, frame, shape, self.expected())
+        require(path, source, frame, shape, self.expected_columns())
         return frame
 
-    def expected(self) -> list[str]:
+    def expected_columns(self) -> list[str]:
         """The columns that a file must have."""
         return []
 

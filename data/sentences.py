@@ -137,7 +137,7 @@ def whole(references: dict[str, list[Sentence]]) -> bool:
     return all(len(sentences) == PUBLISHED for sentences in references.values())
 
 
-def counted(references: dict[str, list[Sentence]]) -> str:
+def describe_sizes(references: dict[str, list[Sentence]]) -> str:
     """The sizes of the corpora, for the variant."""
     if whole(references):
         return f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
@@ -188,7 +188,7 @@ class Sentences:
         replaced = False
         try:
             references = read_references(self.root)
-            variant = counted(references)
+            variant = describe_sizes(references)
         except MissingFileError as error:
             references, replaced = _help_sentences(), True
             variant = (

@@ -65,19 +65,19 @@ class COMPAS(PublishedTable):
         )
     )
 
-    def expected(self) -> list[str]:
+    def expected_columns(self) -> list[str]:
         return [*self.numbers, "race", "sex", "two_year_recid", *self.filters]
 
     def read_files(self) -> Content:
         frame = self.frame(self.choices, self.shape)
-        kept = frame[
+        selected = frame[
             frame.days_b_screening_arrest.between(-30, 30)
             & (frame.is_recid != -1)
             & (frame.c_charge_degree != "O")
             & frame.score_text.notna()
         ]
-        targets = kept.two_year_recid.to_numpy(np.float64)
-        return Content(one_hot(kept, self.numbers, ["race", "sex"]), targets)
+        targets = selected.two_year_recid.to_numpy(np.float64)
+        return Content(one_hot(selected, self.numbers, ["race", "sex"]), targets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +115,11 @@ class Adult(Parted):
             parts.append(self.frame(choices, (rows, len(self.columns)), **settings))
         frame = pd.concat(parts, ignore_index=True).set_axis(self.columns, axis=1)
         tested = np.repeat([False, True], list(map(len, parts)))
-        kept = (frame != "?").all(axis=1)
-        frame = frame[kept]
+        selected = (frame != "?").all(axis=1)
+        frame = frame[selected]
         targets = frame.income.str.startswith(">").to_numpy(np.float64)
         features = one_hot(frame, self.numbers, self.categories)
-        return Content(features, targets, tested[kept])
+        return Content(features, targets, tested[selected])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class News(PublishedTable):
         *forms(Source("OnlineNewsPopularity.csv", archive.folders, origin=archive.urls[0])),
     ]
 
-    def expected(self) -> list[str]:
+    def expected_columns(self) -> list[str]:
         return ["url", " timedelta", " n_tokens_title", " abs_title_sentiment_polarity", " shares"]
 
     def read_files(self) -> Content:
@@ -154,7 +154,7 @@ class News(PublishedTable):
                     frame = pd.read_csv(file)
             else:
                 frame = pd.read_csv(path)
-        require(path, source, frame, self.shape, self.expected())
+        require(path, source, frame, self.shape, self.expected_columns())
         return make_content(frame)
 
     def read_substitute(self) -> tuple[Content, str]:
@@ -180,8 +180,8 @@ class NewsPartial(PublishedTable):
         )
     )
 
-    def expected(self) -> list[str]:
-        return [*News().expected(), "source", "label_from"]
+    def expected_columns(self) -> list[str]:
+        return [*News().expected_columns(), "source", "label_from"]
 
     def read_files(self) -> Content:
         return make_content(
@@ -241,8 +241,8 @@ class Blog(Parted):
         targets = frame[280].to_numpy(np.float64)
         if self.conventions == "released":
             targets = targets % 256
-        kept = targets <= np.percentile(targets, 90)
+        selected = targets <= np.percentile(targets, 90)
         tested = np.repeat(["test" in name for name in names], list(map(len, parts)))
-        features = frame.loc[kept, :279]
+        features = frame.loc[selected, :279]
         varied = features.columns[(features != features.iloc[0]).any()]
-        return Content(features[varied], unit_range(targets[kept]), tested[kept])
+        return Content(features[varied], unit_range(targets[selected]), tested[selected])

@@ -314,9 +314,9 @@ def test_a_damaged_matrix_of_reviews_is_made_again(tmp_path, caplog):
     file: Path = tmp_path / "imdb_labelled_50k.jsonl.xz"
     file.write_bytes(lzma.compress(lines.encode()))
     reviews = text.Reviews(words=3, cache=str(tmp_path / "cache"))
-    first = reviews._cached(file)
+    first = reviews._load_cached(file)
     (stored,) = (tmp_path / "cache").rglob("*.npz")
     stored.write_bytes(flipped(stored.read_bytes())[:200])
-    again = reviews._cached(file)
+    again = reviews._load_cached(file)
     assert "is damaged" in caplog.text
     assert [part.tolist() for part in again] == [part.tolist() for part in first]

@@ -62,8 +62,8 @@ def benchmark(
         run.log(0)
         return
     model, reference = target(model, data, run, pretrain, truth)
-    kept = max(setup.MAX_DRAWS, MAX_STORED_NUMBERS // prod(model.domain.shape))
-    course = setup.TuningSetup(model, chains, run.engine, kept)  # type: ignore[arg-type]
+    max_draws = max(setup.MAX_DRAWS, MAX_STORED_NUMBERS // prod(model.domain.shape))
+    course = setup.TuningSetup(model, chains, run.engine, max_draws)  # type: ignore[arg-type]
     sampler, space = setup.fit_blocks(sampler, search_space.spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
     chosen = search_space.with_fields(sampler, fields | learnt)
@@ -78,20 +78,24 @@ def benchmark(
         return
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
     seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
-    stint, found = course.measure_run(chosen, steps, seed)
-    for step, error in errors(stint, reference.mean, points):
+    sampled, diagnosis = course.measure_run(chosen, steps, seed)
+    for step, error in errors(sampled, reference.mean, points):
         spent = {unit: step * cost for unit, cost in costs.items()}
         run.log(step, **spent, **error)
     run.note(
         tuned=fields,
-        steps=stint.steps,
-        acceptance=float(stint.result.acceptance.mean()),
+        steps=sampled.steps,
+        acceptance=float(sampled.result.acceptance.mean()),
         seconds_per_step=costs["seconds"],
         evaluations_per_step=costs["evaluations"],
         sites=model.domain.dim,
-        ess={"min": found.ess, "median": found.ess_median, "energy": finite(found.ess_energy)},
-        r_hat=finite(found.r_hat),
-        still_sites=found.still,
+        ess={
+            "min": diagnosis.ess,
+            "median": diagnosis.ess_median,
+            "energy": finite(diagnosis.ess_energy),
+        },
+        r_hat=finite(diagnosis.r_hat),
+        still_sites=diagnosis.still,
     )
 
 
@@ -127,26 +131,28 @@ def shared_fields(
                 trials,
                 rng.initial_seed() % 2**31,
             )
-        costs = {f"learning/{unit}": cost for unit, cost in spent.items()}
-        found = {
-            f"field/{key}": value for key, value in search_space.numbers(fields, space).items()
-        }
-        values = {"rate": rate, **costs, **found}
+        values = {"rate": rate}
+        for unit, cost in spent.items():
+            values[f"learning/{unit}"] = cost
+        for key, value in search_space.numbers(fields, space).items():
+            values[f"field/{key}"] = value
         tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
-        return tensors | {f"learnt/{key}": value for key, value in learnt.items()}
+        for key, tensor in learnt.items():
+            tensors[f"learnt/{key}"] = tensor
+        return tensors
 
     spec = artifact_spec(
         sampler, course.model, run, space=space, chains=course.chains, engine=course.engine,
         budget=[str(each) for each in allowed], trials=trials,
         score="of all steps, with what is learned",
     )  # fmt: skip
-    found = load_or_make_artifact(run, "tuned", spec, make)
+    stored = load_or_make_artifact(run, "tuned", spec, make)
 
     def part(kind: str) -> dict[str, Tensor]:
-        return {key.removeprefix(kind): found[key] for key in found if key.startswith(kind)}
+        return {key.removeprefix(kind): stored[key] for key in stored if key.startswith(kind)}
 
     costs = {unit: float(cost) for unit, cost in part("learning/").items()}
-    run.note(tuned_rate=float(found["rate"]), learning=costs)
+    run.note(tuned_rate=float(stored["rate"]), learning=costs)
     values = {key: float(value) for key, value in part("field/").items()}
     return search_space.from_numbers(values, sampler, space), part("learnt/")
 

@@ -48,12 +48,12 @@ def bias(
         kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
         proposal = stationary.enumerate_proposal(kernel, exact)
         law = stationary.stationary_law(proposal.unadjusted)
-        found = own = noise = nan
+        simulated_bias = bias_to_law = noise = nan
         if size in simulated:
-            counts = _simulated(kernel, model, run, budget, size)
+            counts = _simulate_counts(kernel, model, run, budget, size)
             empirical = occupancy.pooled_law(counts)
-            found = float(stationary.l1_distance(empirical, proposal.target))
-            own = float(stationary.l1_distance(empirical, law))
+            simulated_bias = float(stationary.l1_distance(empirical, proposal.target))
+            bias_to_law = float(stationary.l1_distance(empirical, law))
             noise = float(occupancy.noise_floor(counts))
         small = float(proposal.closed_form_bias) if quadratic else nan
         run.log(
@@ -69,8 +69,8 @@ def bias(
             ),
             theorem=bound.theorem(alpha),
             repaired=bound.repaired(alpha),
-            simulated=found,
-            simulated_to_own=own,
+            simulated=simulated_bias,
+            simulated_to_own=bias_to_law,
             noise=noise,
         )
         if 0 < small < ASYMPTOTIC:
@@ -88,7 +88,7 @@ def headline(record: Record) -> list[KeyNumber]:
     return [*slope, *(KeyNumber(f"bias {n}", float(largest[n])) for n in names if n in largest)]
 
 
-def _simulated(
+def _simulate_counts(
     kernel: Sampler, model: EnergyModel, run: Run, budget: Budget, size: float
 ) -> Tensor:
     """How often each chain visits each state, `[chains, states]`, after a burn-in."""

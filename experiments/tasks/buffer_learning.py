@@ -93,7 +93,7 @@ class Learning(Updates):
             # A chain on its way to infinity passes 1e11 long before: hence the bound on the loss.
             finite = math.isfinite(loss) and math.isfinite(norm)
             if not finite or abs(loss) > self.largest_loss:
-                self._diverged(iteration, loss, norm)
+                self._raise_diverged(iteration, loss, norm)
             self.step()
             if self.ema is not None:
                 self.ema.update_parameters(self.model)
@@ -116,7 +116,7 @@ class Learning(Updates):
     def log(self, iteration: int, evaluations: Sequence[Evaluation]) -> None:
         """A row of metrics.csv; acceptance is over the updates since the last row."""
         chains = self.negatives
-        found = [each(self.averaged_model(), self.data, chains.state.x) for each in evaluations]
+        readings = [each(self.averaged_model(), self.data, chains.state.x) for each in evaluations]
         accepted, tally = chains.carries
         acceptance = self.replay.metrics[0].read(accepted)
         if self.updated:
@@ -128,10 +128,10 @@ class Learning(Updates):
             loss=self.loss,
             gradient=self.norm,
             **acceptance,
-            **{name: value for reading in found for name, value in reading.items()},
+            **{name: value for reading in readings for name, value in reading.items()},
         )
 
-    def _diverged(self, iteration: int, loss: float, norm: float) -> None:
+    def _raise_diverged(self, iteration: int, loss: float, norm: float) -> None:
         file = self.run.path / "diverged.pt"
         storage.write_atomically(file, storage.serialise_checkpoint(to_checkpoint(self)))
         raise DivergedError(

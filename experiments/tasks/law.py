@@ -44,12 +44,12 @@ def law(
     for reading in run.progress(readings, "sampling", budget.readings, -1, budget.every):
         if reading.step == 0:
             continue
-        found = occupancy.pooled_law(reading.carries[0].counts.cpu())
-        marginals = (found - target) @ proposal.states.flatten(1)
+        pooled = occupancy.pooled_law(reading.carries[0].counts.cpu())
+        marginals = (pooled - target) @ proposal.states.flatten(1)
         run.log(
             reading.step,
-            total_variation=stationary.l1_distance(found, target) / 2,
-            to_unadjusted=stationary.l1_distance(found, unadjusted) / 2,
+            total_variation=stationary.l1_distance(pooled, target) / 2,
+            to_unadjusted=stationary.l1_distance(pooled, unadjusted) / 2,
             independent=occupancy.independent_floor(target, budget.chains * reading.step) / 2,
             marginal_error=marginals.abs().max(),
         )

@@ -78,16 +78,16 @@ def log_z(
 
 def headline(record: Record) -> list[KeyNumber]:
     """Log Z with its interval beside the exact value, the Markov bound, and the costs, in nats."""
-    found, beside = record.document, {}
+    document, beside = record.document, {}
     for name, key in (("95 % low", "low"), ("95 % high", "high"), ("exact", "exact")):
-        if (value := found[f"log_z_{key}"]) is not None:
+        if (value := document[f"log_z_{key}"]) is not None:
             beside[name] = Estimate(value)
-    numbers = [KeyNumber("log_z", found["log_z"], beside=beside)]
-    if (bound := found.get("log_z_at_least")) is not None:
+    numbers = [KeyNumber("log_z", document["log_z"], beside=beside)]
+    if (bound := document.get("log_z_at_least")) is not None:
         numbers.append(KeyNumber("log_z_at_least", bound))
-        of = {"of": Estimate(found["effective_of"])}
-        numbers.append(KeyNumber("effective_chains", found["ess"], beside=of))
+        of = {"of": Estimate(document["effective_of"])}
+        numbers.append(KeyNumber("effective_chains", document["ess"], beside=of))
     else:
-        numbers.append(KeyNumber("barrier", found["barrier"]))
-        numbers.append(KeyNumber("round_trips", found["round_trips"]))
-    return [*numbers, KeyNumber("evaluations", found["evaluations"])]
+        numbers.append(KeyNumber("barrier", document["barrier"]))
+        numbers.append(KeyNumber("round_trips", document["round_trips"]))
+    return [*numbers, KeyNumber("evaluations", document["evaluations"])]

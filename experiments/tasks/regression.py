@@ -82,14 +82,14 @@ def regression(
     rows = {
         "train": len(train),
         "test": len(test),
-        "repeated": splits.repeated(data),
+        "repeated": splits.count_repeated(data),
         "between": int(between(test.targets).sum()),
     }
     run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
     sampler = run.kernel(sampler, model, metrics)
-    kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
+    counted_steps = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)
     memory = Predictions(
@@ -98,7 +98,7 @@ def regression(
         mean=zeros,
         averaged=zeros.clone(),
         total=zeros.clone(),
-        trace=x.new_zeros(len(kept), budget.chains, min(points, len(test))),
+        trace=x.new_zeros(len(counted_steps), budget.chains, min(points, len(test))),
     )
     for reading in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = reading * every

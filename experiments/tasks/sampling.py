@@ -113,12 +113,12 @@ def adapt_in_burn_in(
 ) -> tuple[Sampler, Tensor]:
     """The frozen sampler and the states after the burn-in, which the record describes."""
     blocks = partial(run.resumable, what="adaptation")
-    found = adaptation.run_adaptation(
+    adapted = adaptation.run_adaptation(
         rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks
     )
-    run.save("adaptation", **{name: np.asarray(v) for name, v in found.trajectory.items()})
-    run.note(frozen=found.fields)
-    return found.sampler, found.x
+    run.save("adaptation", **{name: np.asarray(v) for name, v in adapted.trajectory.items()})
+    run.note(frozen=adapted.fields)
+    return adapted.sampler, adapted.x
 
 
 def target(

@@ -61,9 +61,9 @@ def text_infilling(
             "task=text_infilling needs a masked language model, such as model=mini_bert, and "
             f"data=sentences, got {type(model).__name__} and {type(data).__name__}"
         )
-    own = [text] if isinstance(text, str) else text
+    given = [text] if isinstance(text, str) else text
     blanks = (
-        data.blanks if own is None else [sentences_data.blanks_of(sentence) for sentence in own]
+        data.blanks if given is None else [sentences_data.blanks_of(sentence) for sentence in given]
     )
     if min(keep, chains) * len(blanks) < 2:
         raise ValueError(
@@ -81,7 +81,7 @@ def text_infilling(
         kernel, rng = run.kernel(sampler, target, metrics), run.rng(f"chain {number}")
         *_, last = run_chain(kernel, target, x, rng, steps=steps, every=steps, metrics=metrics)
         warn_of_invalid_steps(run, last.carries[-1], steps)
-        written, log_prob = ranked(target, last.state.x)
+        written, log_prob = rank_fillings(target, last.state.x)
         memory.generated.append(
             {
                 "words": list(blank.words), "masked": list(blank.masked), "origin": blank.origin,
@@ -97,9 +97,9 @@ def text_infilling(
             **last.values,
         )
     sentences = sentences_of(memory.generated, keep)
-    found = scores(sentences, data.references)
-    found["perplexity"] = perplexity(memory.generated, keep)
-    run.note(generated=memory.generated, keep=keep, scores=found)
+    score_by_name = scores(sentences, data.references)
+    score_by_name["perplexity"] = perplexity(memory.generated, keep)
+    run.note(generated=memory.generated, keep=keep, scores=score_by_name)
     for sentence in sentences[: 2 * keep]:
         log.info("%s", " ".join(sentence))
 
@@ -114,7 +114,7 @@ def headline(record: Record) -> list[KeyNumber]:
 
 
 @torch.no_grad()
-def ranked(target: Any, x: Tensor) -> tuple[list[list[str]], list[float]]:
+def rank_fillings(target: Any, x: Tensor) -> tuple[list[list[str]], list[float]]:
     """The words of each chain, likeliest first, and sum_i log f with each blank masked in turn."""
     log_prob = target.log_likelihood(x)
     order = log_prob.argsort(descending=True)

@@ -60,10 +60,10 @@ class Allowance:
     def read(cls, text: str) -> "Allowance":
         """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
         number = r"(?:\d+\.?\d*|\.\d+)(?:e\d+)?"
-        found = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
-        if not found or not 0 < float(found[1]) < math.inf:
+        match = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
+        if not match or not 0 < float(match[1]) < math.inf:
             raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
-        return cls(float(found[1]), "seconds" if found[2].startswith("s") else "evaluations")
+        return cls(float(match[1]), "seconds" if match[2].startswith("s") else "evaluations")
 
     def part(self, share: float) -> "Allowance":
         return Allowance(self.amount * share, self.unit)
@@ -139,11 +139,11 @@ class TuningSetup:
     def learnt(self, sampler: Sampler) -> tuple[dict[str, torch.Tensor], Spent]:
         """The fields that the sampler learns before its first step, and what this costs."""
         kernel, _ = select_kernel(sampler, self.model, engine_for_adaptation(self.engine))
-        found, spent = self.spent_by(kernel.learnt)
-        if isinstance(kernel, MultiStepSampler) and found:  # it calls no method that is counted
-            each = self.cost(with_fields(sampler, found), "evaluations")
+        fields, spent = self.spent_by(kernel.learnt)
+        if isinstance(kernel, MultiStepSampler) and fields:  # it calls no method that is counted
+            each = self.cost(with_fields(sampler, fields), "evaluations")
             spent["evaluations"] = each * kernel.learning_steps / self.chains
-        return found, spent
+        return fields, spent
 
     def spent_by(self, work: Callable[[torch.Tensor, EnergyModel], Found]) -> tuple[Found, Spent]:
         """What `work` finds, given starts and the model, and what it costs."""
@@ -153,9 +153,9 @@ class TuningSetup:
         )
         began = time.perf_counter()
         with torch.no_grad():
-            found = work(x, count.model)
+            result = work(x, count.model)
         seconds, evaluations = time.perf_counter() - began, count.evaluations / self.chains
-        return found, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
+        return result, {"seconds": seconds if evaluations else 0.0, "evaluations": evaluations}
 
     def draw_starts(self, rng: Generator) -> torch.Tensor:
         """The given starts, or random ones."""
@@ -196,10 +196,10 @@ class TuningSetup:
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
             trial = dataclasses.replace(self, kept=MAX_DRAWS)
-            stint, found = trial.measure_run(candidate, steps, seed)
+            run, diagnosis = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return found.score / (stint.steps * self.cost(candidate, allowed[0].unit))
+        return diagnosis.score / (run.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for, with the log-probabilities of their draws."""
@@ -260,10 +260,10 @@ class TuningSetup:
         quantity comes near this, its ESS is that of a shorter run with finer thinning, which starts
         at the last draws, times the ratio of their lengths.
         """
-        stint = self.sample_run(sampler, steps, seed)
-        found = quality(stint.result)
-        near, close, names = stint, found, set(ESS)
-        by_quantity = list(found.by_quantity)
+        run = self.sample_run(sampler, steps, seed)
+        diagnosis = quality(run.result)
+        near, close, names = run, diagnosis, set(ESS)
+        by_quantity = list(diagnosis.by_quantity)
         crowded = list(range(len(by_quantity)))
         while near.thin > 1:
             most = MAX_ESS_PER_DRAW * near.result.log_prob.numel()
@@ -274,12 +274,13 @@ class TuningSetup:
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + SEED_OFFSET) % 2**31
             near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
-            close, longer = quality(near.result), stint.measuring / near.measuring
-            found = found._replace(**{name: longer * getattr(close, name) for name in names})
+            close, longer = quality(near.result), run.measuring / near.measuring
+            changes = {name: longer * getattr(close, name) for name in names}
+            diagnosis = diagnosis._replace(**changes)
             for place in crowded:
                 if (ess := close.by_quantity[place]) is not None:
                     by_quantity[place] = longer * ess
-        return stint, found._replace(by_quantity=tuple(by_quantity))
+        return run, diagnosis._replace(by_quantity=tuple(by_quantity))
 
     def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
@@ -287,13 +288,13 @@ class TuningSetup:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
-        kept = draws * thin
+        steps_kept = draws * thin
         result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=kept,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=steps_kept,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
             threads=torch.get_num_threads(),
         )  # fmt: skip
-        return SampledRun(result, burn_in, thin, burn_in + kept)
+        return SampledRun(result, burn_in, thin, burn_in + steps_kept)
 
 
 def default_trial(sampler: Sampler, space: Space) -> dict[str, Any]:
@@ -319,13 +320,13 @@ def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Samp
     sites = getattr(sampler, "sites", None)
     if sites is None:
         return sampler, space
-    most = model.domain.dim
+    max_sites = model.domain.dim
     if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer):
-        most = min(most, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
-    sampler = with_fields(sampler, {"sites": min(sites, most)})
+        max_sites = min(max_sites, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
+    sampler = with_fields(sampler, {"sites": min(sites, max_sites)})
     if "sites" in space:
         bounds = space["sites"]
-        low, high = min(bounds["low"], most), min(bounds["high"], most)
+        low, high = min(bounds["low"], max_sites), min(bounds["high"], max_sites)
         space = {**space, "sites": {**bounds, "low": low, "high": high}}
     return sampler, space
 
@@ -342,20 +343,20 @@ def quality(*results: SampleResult) -> Quality:
     draws = draws[:, :, diagnosed_sites(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
-    found = mixing(draws[:, :, ~still].numpy())
+    site_mixing = mixing(draws[:, :, ~still].numpy())
     energy = mixing(log_prob.numpy())
     flat = bool(log_prob.min() == log_prob.max())
-    r_hat = np.append(found["r_hat"], [] if flat else energy["r_hat"])
-    ess = np.nan_to_num(found["ess"]) if len(found["ess"]) else np.zeros(1)
+    r_hat = np.append(site_mixing["r_hat"], [] if flat else energy["r_hat"])
+    ess = np.nan_to_num(site_mixing["ess"]) if len(site_mixing["ess"]) else np.zeros(1)
     moved = (draws != draws[:, :1]).flatten(1).any(1) | (log_prob != log_prob[:, :1]).flatten(
         1
     ).any(1)
     by_quantity: list[float | None] = [None] * (1 + len(still))
     if not flat:
         by_quantity[0] = float(np.nan_to_num(energy["ess"][0]))
-    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(found["ess"]), strict=True):
+    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(site_mixing["ess"]), strict=True):
         by_quantity[1 + place] = float(value)
-    stuck = not len(found["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
+    stuck = not len(site_mixing["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
     return Quality(
         ess=float(ess.min()),
         ess_median=float(np.median(ess)),

@@ -53,8 +53,8 @@ def rounded(fields: dict[str, Any], space: Space) -> dict[str, Any]:
 
     Choices stay as they are.
     """
-    own = {k for k, v in fields.items() if isinstance(v, float) and "choices" not in space[k]}
-    return {k: float(f"{v:.3g}") if k in own else v for k, v in fields.items()}
+    floats = {k for k, v in fields.items() if isinstance(v, float) and "choices" not in space[k]}
+    return {k: float(f"{v:.3g}") if k in floats else v for k, v in fields.items()}
 
 
 def with_fields(sampler: Sampler, fields: dict[str, Any]) -> Sampler:

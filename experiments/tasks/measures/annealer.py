@@ -96,17 +96,17 @@ class Annealer:
                         chains, kernel, self.path, betas, rng, every, self.runs, fused
                     )
                 memory.chains = step(memory.chains)
-            found = self.estimated(memory.chains)
+            estimate = self.estimate(memory.chains)
             run.log(
                 block * every,
                 forward=forward,
                 beta=betas[block * every],
-                log_ratio=found.value,
-                ess=found.ess,
+                log_ratio=estimate.value,
+                ess=estimate.ess,
             )
-        return self.estimated(memory.chains), memory.chains
+        return self.estimate(memory.chains), memory.chains
 
-    def estimated(self, chains: annealing.Annealing) -> annealing.LogNormaliser:
+    def estimate(self, chains: annealing.Annealing) -> annealing.LogNormaliser:
         rng = self.run.rng("bootstrap", device="cpu")
         return annealing.estimate_log_normaliser(chains.log_weight.cpu(), rng, self.runs)
 
@@ -125,17 +125,21 @@ class Annealer:
         for block in run.resumable(memory, "pilot", total=self.budget.readings):
             before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
             path.move_to(middle[block - 1])
-            found = run_adaptation(rule, before, path, memory.x, memory.rng, run.engine)
-            memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
-        run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-        return [kernel_for_path(run, replace(kernel, **one), path) for one in memory.chosen]
+            adapted = run_adaptation(rule, before, path, memory.x, memory.rng, run.engine)
+            memory.x, memory.chosen = adapted.x, [*memory.chosen, adapted.fields]
+        frozen: dict[str, list[Any]] = {name: [] for name in memory.chosen[0]}
+        for fields in memory.chosen:
+            for name, value in fields.items():
+                frozen[name].append(value)
+        run.note(frozen=frozen)
+        return [kernel_for_path(run, replace(kernel, **fields), path) for fields in memory.chosen]
 
     def trial(self, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
         """Mean log-likelihood of `rows`, from a short run."""
         rng = self.run.rng("trial")
         x = self.path.draw(self.budget.chains, rng)
         done = annealing.anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
-        return mean_log_likelihood(model, rows, self.base + self.estimated(done).value)["mean"]
+        return mean_log_likelihood(model, rows, self.base + self.estimate(done).value)["mean"]
 
     def run_forward(
         self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
@@ -168,8 +172,8 @@ class Annealer:
         x = data.batch(rows, rng).to(run.device)
         held = torch.ones(burn_in, dtype=ladder.dtype)
         path = torch.cat((held, ladder.flip(0)))
-        own = [kernels[-1]] * (burn_in // self.budget.every) + [*reversed(kernels)]
-        again, last = self.run_annealing("annealing back", x, path, own, forward=False)
+        kernels_back = [kernels[-1]] * (burn_in // self.budget.every) + [*reversed(kernels)]
+        again, last = self.run_annealing("annealing back", x, path, kernels_back, forward=False)
         run.save("log_weight_back", back=last.log_weight)
         run.note(
             log_z_back=base - again.value,

@@ -30,14 +30,14 @@ def headline(record: Record) -> list[KeyNumber]:
 
     `mean` is the average of x over sites, chains and draws.
     """
-    found = record.document.get("errors", {})
+    errors = record.document.get("errors", {})
     ladders = []
     if log_z := record.document.get("log_z"):
         known = [end for end in ("low", "high") if log_z[end] is not None]
         ends = {f"95 % {end}": Estimate(log_z[end]) for end in known}
         ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
     numbers = [
-        replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
+        replace(n, error=errors.get(n.name), over="chains" if n.name in errors else "")
         for n in last_readings(record, BETTER)
     ]
     if "log_mmd_floor" in record.metrics:
@@ -45,19 +45,19 @@ def headline(record: Record) -> list[KeyNumber]:
         numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
     numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
     traced = traced_numbers(record) if record.has_array("convergence") else []
-    rates = [one for one in numbers if one.better is None]
-    return [*ladders, *(one for one in numbers if one.better), *traced, *rates]
+    rates = [number for number in numbers if number.better is None]
+    return [*ladders, *(number for number in numbers if number.better), *traced, *rates]
 
 
 def traced_numbers(record: Record) -> list[KeyNumber]:
     """The mean of the trace, beside the exact one; ESS and R-hat of the sites that changed."""
-    found, exact = record.arrays("convergence"), record.document.get("mean_exact")
+    arrays, exact = record.arrays("convergence"), record.document.get("mean_exact")
     numbers = []
-    if exact is not None and "mean" in found:
-        mean, error, beside = found["mean"], found["mean_error"], {"exact": Estimate(exact)}
+    if exact is not None and "mean" in arrays:
+        mean, error, beside = arrays["mean"], arrays["mean_error"], {"exact": Estimate(exact)}
         numbers.append(KeyNumber("mean", float(mean), float(error), "draws", None, beside))
-    ess, r_hat = (found[name][~np.isnan(found[name])] for name in ("ess", "r_hat"))
-    draws = {"draws": Estimate(float(found["draws"] * found["chains"]))}
+    ess, r_hat = (arrays[name][~np.isnan(arrays[name])] for name in ("ess", "r_hat"))
+    draws = {"draws": Estimate(float(arrays["draws"] * arrays["chains"]))}
     if len(ess):
         worst, median = float(ess.min()), float(np.median(ess))
         numbers.append(KeyNumber("ess_worst", worst, better="higher", beside=draws))
@@ -65,9 +65,9 @@ def traced_numbers(record: Record) -> list[KeyNumber]:
     if len(r_hat):  # one chain has none
         numbers.append(KeyNumber("largest_r_hat", float(r_hat.max())))
         known = {"of": Estimate(len(r_hat))}
-        agree = float((r_hat <= largest_r_hat(int(found["chains"]))).sum())
+        agree = float((r_hat <= largest_r_hat(int(arrays["chains"]))).sum())
         numbers.append(KeyNumber("sites_converged", agree, beside=known))
-    if stuck := int(found["constant"]):
-        sites = {"sites": Estimate(len(found["ess"]))}
+    if stuck := int(arrays["constant"]):
+        sites = {"sites": Estimate(len(arrays["ess"]))}
         numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))
     return numbers

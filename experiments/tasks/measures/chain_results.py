@@ -17,14 +17,14 @@ from latticework.sampling.metrics import Metric, Trace
 
 def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run) -> None:
     """Note log Z and the barrier, and save the ladders."""
-    found = ladders_of(state, levels, steps)
-    if (log_z := found.log_z) is not None:
+    ladders = ladders_of(state, levels, steps)
+    if (log_z := ladders.log_z) is not None:
         numbers = log_z._asdict()
         doubt = numbers.pop("doubt")
         noted = {name: finite(value) for name, value in numbers.items()}
         run.note(log_z={**noted, "doubt": doubt})
-    run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
-    run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
+    run.note(barrier=ladders.barrier, round_trips=int(ladders.trips.sum()))
+    run.save("ladders", **{name: np.asarray(value) for name, value in vars(ladders).items()})
 
 
 def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
@@ -54,8 +54,8 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
 def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float]:
     """The standard errors over chains of the last readings, by name, where they are known."""
     parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
-    found = {name: float(value) for part in parts for name, value in part.items()}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    error_by_name = {name: float(value) for part in parts for name, value in part.items()}
+    return {name: value for name, value in error_by_name.items() if math.isfinite(value)}
 
 
 def metric_arrays(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, Tensor]:

@@ -37,8 +37,8 @@ class CouplingError(Evaluation):
 
     def __call__(self, model: Any, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
         truth: Any = self.truth
-        found = model.matrix()
-        error = (found + found.T) / 2 - truth.matrix().to(found)
+        learned = model.matrix()
+        error = (learned + learned.T) / 2 - truth.matrix().to(learned)
         return {"log_rmse": error.square().mean().sqrt().log()}
 
 

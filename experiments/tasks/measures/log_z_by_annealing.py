@@ -45,13 +45,13 @@ def by_annealing(
     if adapt:
         kernels = annealer.pilot(adapt, ladder)
         pilot += adapt.blocks(kernel) * adapt.steps * budget.readings
-    found = annealer.run_forward(model, ladder, kernels)
-    low, high = found.interval
+    normaliser = annealer.run_forward(model, ladder, kernels)
+    low, high = normaliser.interval
     run.note(
         log_z_low=base + low,
         log_z_high=finite(base + high),
-        log_z_at_least=base + found.at_least,
-        effective_of=found.chains,
+        log_z_at_least=base + normaliser.at_least,
+        effective_of=normaliser.chains,
     )
     counted = path(count.model, log_odds(data)).with_soft_zeros().to(run.device)
     x = annealed.draw(budget.chains, run.rng("cost"))

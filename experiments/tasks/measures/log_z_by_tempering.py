@@ -47,8 +47,8 @@ def by_tempering(
         raise ValueError("sampler.schedule must begin with 0, where log Z is known")
     if odds is not None and ladder.log_odds is None:
         ladder = replace(ladder, log_odds=odds)
-    if adapt is not None and (own := adaptation.by_level(adapt, ladder)):
-        ladder = own
+    if adapt is not None and (scaled := adaptation.by_level(adapt, ladder)):
+        ladder = scaled
     elif adapt is not None:
         rng = run.rng("adaptation")
         chosen = adaptation.run_adaptation(
@@ -73,11 +73,11 @@ def by_tempering(
             memory.levels.append(levels_of(memory.chain.within))
         so_far = ladders_of(memory.chain.within, memory.levels, number * budget.every)
         run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
-    found = ladders_of(memory.chain.within, memory.levels, budget.steps)
-    estimate = found.log_z
+    ladders = ladders_of(memory.chain.within, memory.levels, budget.steps)
+    estimate = ladders.log_z
     assert estimate is not None
-    low, high, plain = found.interval
-    run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
+    low, high, plain = ladders.interval
+    run.save("ladders", **{name: np.asarray(value) for name, value in vars(ladders).items()})
     run.note(
         log_z=estimate.value,
         log_z_low=finite(low),
@@ -85,10 +85,10 @@ def by_tempering(
         log_z_forward=estimate.forward,
         log_z_backward=estimate.backward,
         plain=plain,
-        barrier=found.barrier,
-        largest_rejection=float(found.rejections.max()),
-        levels=len(found.schedule),
-        round_trips=float(found.trips.mean()),
-        predicted_round_trips=found.predicted_trips,
+        barrier=ladders.barrier,
+        largest_rejection=float(ladders.rejections.max()),
+        levels=len(ladders.schedule),
+        round_trips=float(ladders.trips.mean()),
+        predicted_round_trips=ladders.predicted_trips,
         evaluations=learning + each * budget.steps,
     )

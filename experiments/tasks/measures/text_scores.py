@@ -42,7 +42,7 @@ class References:
 
 def bleu(sentences: Sequence[Sentence], references: References) -> float:
     """Corpus BLEU-4, in percent, of sentences that all have the same references."""
-    return _pooled((sentence, references) for sentence in sentences)
+    return _pool_bleu((sentence, references) for sentence in sentences)
 
 
 def self_bleu(sentences: Sequence[Sentence]) -> float:
@@ -52,18 +52,18 @@ def self_bleu(sentences: Sequence[Sentence]) -> float:
     """
     if len(sentences) < 2:
         raise ValueError(f"self-BLEU needs two sentences or more, got {len(sentences)}")
-    return _pooled(
+    return _pool_bleu(
         (sentence, References([*sentences[:i], *sentences[i + 1 :]]))
         for i, sentence in enumerate(sentences)
     )
 
 
-def _pooled(pairs: Iterable[tuple[Sentence, References]]) -> float:
+def _pool_bleu(pairs: Iterable[tuple[Sentence, References]]) -> float:
     """Corpus BLEU-4, in percent, of pairs of a sentence and its references."""
     matched, total = dict.fromkeys(ORDERS, 0), dict.fromkeys(ORDERS, 0)
-    own = closest = 0
+    length = closest = 0
     for sentence, references in pairs:
-        own += len(sentence)
+        length += len(sentence)
         closest += references.closest_length(len(sentence))
         for n in ORDERS:
             counts = Counter(ngrams(sentence, n))
@@ -74,7 +74,7 @@ def _pooled(pairs: Iterable[tuple[Sentence, References]]) -> float:
     # As NLTK has it: without smoothing, an order without a match counts as the smallest float.
     precisions = [Fraction(matched[n], total[n]) or sys.float_info.min for n in ORDERS]
     mean = math.fsum(0.25 * math.log(precision) for precision in precisions)
-    return 100 * brevity_penalty(closest, own) * math.exp(mean)
+    return 100 * brevity_penalty(closest, length) * math.exp(mean)
 
 
 def unique(sentences: Sequence[Sentence], n: int, references: References | None = None) -> float:
@@ -85,10 +85,10 @@ def unique(sentences: Sequence[Sentence], n: int, references: References | None 
     """
     counts = Counter(gram for sentence in sentences for gram in ngrams(sentence, n))
     if references is None:
-        found = sum(count == 1 for count in counts.values())
+        unique_count = sum(count == 1 for count in counts.values())
     else:
-        found = sum(gram not in references.most for gram in counts)
-    return 100 * found / max(1, sum(counts.values()))
+        unique_count = sum(gram not in references.most for gram in counts)
+    return 100 * unique_count / max(1, sum(counts.values()))
 
 
 def scores(
@@ -98,9 +98,9 @@ def scores(
 
     Corpus BLEU uses the references of all corpora together.
     """
-    found = {"self_bleu": self_bleu(sentences)}
+    percent_by_name = {"self_bleu": self_bleu(sentences)}
     tables = {name: References(kept) for name, kept in references.items()}
     for name, table in {"self": None, **tables}.items():
-        found |= {f"{name}_{n}": unique(sentences, n, table) for n in (2, 3)}
+        percent_by_name |= {f"{name}_{n}": unique(sentences, n, table) for n in (2, 3)}
     everything = References(sentence for kept in references.values() for sentence in kept)
-    return found | {"corpus_bleu": bleu(sentences, everything)}
+    return percent_by_name | {"corpus_bleu": bleu(sentences, everything)}
