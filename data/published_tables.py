@@ -114,7 +114,7 @@ class PublishedTable(PublishedData[Content, Table]):
         raise errors[len(choices)]  # why the published form could not be had
 
     def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
-        """A CSV of `shape` (rows, columns) with the columns `expected_columns()`; else DamagedFileError."""
+        """A CSV of `shape` (rows, columns) with `expected_columns`; else DamagedFileError."""
         path, source = self.find(choices)
         with convert_read_errors(path, source):
             frame = pd.read_csv(path, **settings)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 from documented import ROOT
+from hydra.utils import get_object
 
 import latticework
 from latticework.models.base import EnergyModel
@@ -187,3 +188,23 @@ def test_a_check_needs_a_supported_target():
 def test_a_race_says_what_it_cannot_run(words, message):
     with pytest.raises(ValueError, match=message):
         latticework.race(lambda x: x.sum(-1), sites=3, **words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("target.exact", "truths.exact"),
+        ("target.symmetric", "truths.symmetric"),
+        ("target.averaged", "truths.averaged"),
+        ("target.sampled", "truths.sampled"),
+        ("target.stored", "stored_models.stored"),
+        ("ebm_learning.examples", "examples.examples"),
+        ("ebm_learning.Gap", "measures.learning_progress.Gap"),
+        ("ebm_learning.CouplingError", "measures.learning_progress.CouplingError"),
+    ],
+)
+def test_functions_of_tasks_are_found_at_their_old_places(old, new):
+    """A user's YAML names them."""
+    tasks = "latticework.experiments.tasks"
+    with pytest.warns(DeprecationWarning, match=f"{tasks}.{old} moved to"):
+        assert get_object(f"{tasks}.{old}") is get_object(f"{tasks}.{new}")
