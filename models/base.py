@@ -335,7 +335,7 @@ class AnnealedModel(EnergyModel):
         """
 
     def with_soft_zeros(self) -> "AnnealedModel":
-        """The same path with finite prices below beta = 1 for zeros that the model knows of.
+        """This path with finite prices below beta = 1 for zeros that the model knows of.
 
         Chains can then pass through states that are impossible for the target.
         """

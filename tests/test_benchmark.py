@@ -14,7 +14,7 @@ from latticework.experiments.figures.benchmark import Cell
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks import benchmark, target, truths
+from latticework.experiments.tasks import benchmark, truths
 from latticework.experiments.tasks.measures import chain_numbers
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.setup import SampledRun, TuningSetup, quality
@@ -53,7 +53,7 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
             yield reading
             alive.append(sum(state() is not None for state in past))
 
-    monkeypatch.setattr(target, "run_chain", watched)
+    monkeypatch.setattr(truths, "run_chain", watched)
     words = {"sampler": lw.GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
     found = truths.sampled(lw.Lattice((2, 3), 0.2), Run(tmp_path), **words)
     assert (len(found.samples), len(found.floor)) == (6, 2)
