@@ -105,13 +105,13 @@ def mismatch(path: Path, source: Source) -> str:
     if not source.md5:
         return ""
     try:
-        found = checksum(path, UNPACK[Path(source.name).suffix] if source.packed else open)
+        md5 = checksum(path, UNPACK[Path(source.name).suffix] if source.packed else open)
     except UNREADABLE as error:
         return _unreadable(error)
-    if found in source.md5:
+    if md5 in source.md5:
         return ""
     what = "md5 of the unpacked file" if source.packed else "md5"
-    return f"expected {what} {' or '.join(source.md5)}, found {found}"
+    return f"expected {what} {' or '.join(source.md5)}, found {md5}"
 
 
 @contextlib.contextmanager
@@ -218,9 +218,9 @@ def _save(response: Any, path: Path) -> None:
     """Writes the answer; raises OSError if it is shorter than announced, which urllib ignores."""
     with path.open("wb") as file:
         shutil.copyfileobj(response, file)
-    found, announced = path.stat().st_size, response.headers.get("Content-Length")
-    if announced and found != int(announced):
-        raise OSError(f"the answer ended after {found} of {announced} bytes")
+    received, announced = path.stat().st_size, response.headers.get("Content-Length")
+    if announced and received != int(announced):
+        raise OSError(f"the answer ended after {received} of {announced} bytes")
 
 
 def _open(url: str) -> Any:

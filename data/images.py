@@ -1,18 +1,7 @@
-"""Images: MNIST, USPS, Omniglot, Caltech silhouettes, and scikit-learn's digits.
+"""Published images: MNIST, USPS, Omniglot and Caltech silhouettes.
 
-A loader is a frozen dataclass whose fields are its YAML keys. `load()` finds the files
-(`data.files`), reads the images upright and row by row, and returns a `data.base.Dataset`. If
-published files are not available and `strict` is false, the digits, scaled to the same size,
-replace them. A warning and the data set's `substitute` and `variant` say so.
-
-Grey values become bits in one of three ways (`binarize` in the configuration):
-
-- `threshold`: on where the grey value is above one half;
-- `static`: each site drawn once with its grey value as probability, in all three splits;
-- `dynamic`: validation and test rows drawn once; training rows stay grey and are drawn for each
-  batch.
-
-Each split and each draw has its own generator, derived from the seed and the purpose.
+A loader reads the images upright and row by row, and binarises them (`data.grey`). Where files are
+missing, scikit-learn's digits, scaled to the same size, replace them.
 """
 
 from __future__ import annotations
@@ -20,162 +9,50 @@ from __future__ import annotations
 import bz2
 import logging
 import textwrap
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-import torch
 
-from latticework.data.base import Dataset, binarize, derive
-from latticework.data.files import MissingFileError, Source, checksum, damaged, find
+from latticework.data.base import Dataset
+from latticework.data.digits import Digits
+from latticework.data.files import MissingFileError, Source, checksum, damaged
+from latticework.data.grey import MODES, Grey, check_mode, hold_out
+from latticework.data.published import PublishedData
 from latticework.torchvision_ops import ensure_importable
 
 log = logging.getLogger(__name__)
-MODES = {"threshold": "thresholded at 0.5", "static": "drawn once", "dynamic": "drawn each batch"}
-
-
-class Grey(NamedTuple):
-    """Named square images in 0..255, uint8 [n, dim]; `binary` says that all are 0 or 255."""
-
-    name: str
-    train: np.ndarray
-    valid: np.ndarray
-    test: np.ndarray
-    binary: bool = False
-
-    def to_binary(self, mode: str, seed: int, epoch_size: int = 0) -> Dataset:
-        """The data set, binarised in one of the MODES; binary images are only scaled to 0/1."""
-        variant = self.name if self.binary else f"{self.name}, {MODES[mode]}"
-        mode = "threshold" if self.binary else mode
-
-        def bits(split: str, rows: np.ndarray) -> torch.Tensor:
-            x = torch.tensor(rows)
-            if mode == "threshold":
-                return (x > 127).byte()
-            return binarize(x, derive(seed, f"binarize {split}")).byte()
-
-        side = round(self.train.shape[1] ** 0.5)
-        return Dataset(
-            train=torch.tensor(self.train) if mode == "dynamic" else bits("train", self.train),
-            valid=bits("valid", self.valid),
-            test=bits("test", self.test),
-            shape=(side, side),
-            variant=variant,
-            grey=mode == "dynamic",
-            epoch_size=epoch_size,
-        )
-
-
-def check_mode(mode: str) -> None:
-    """Raises ValueError unless the mode is one of the MODES."""
-    if mode not in MODES:
-        raise ValueError(f"binarize must be one of {', '.join(MODES)}, got {mode}")
-
-
-def hold_out(
-    rows: np.ndarray, count: int, seed: int, purpose: str = "validation split"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws `count` rows without replacement: (the other rows in their order, the drawn rows)."""
-    order = torch.randperm(len(rows), generator=derive(seed, purpose)).numpy()
-    return rows[np.sort(order[count:])], rows[order[:count]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digits:
-    """scikit-learn's 1,797 digits of 8x8, enlarged bilinearly: 1,297 / 250 / 250, split at random.
-
-    Args:
-        size: height and width in pixels.
-        binarize: threshold, static or dynamic.
-        seed: of the generators of the split and the draws.
-        epoch_size: training rows that count as one epoch; None for all of them.
-    """
-
-    size: int = 28
-    binarize: str = "threshold"
-    seed: int = 0
-    epoch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        check_mode(self.binarize)
-        if self.size < 8:
-            raise ValueError(f"size must be at least 8, the size of the digits, got {self.size}")
-
-    def load(self) -> Dataset:
-        """Enlarges, splits and binarises the digits."""
-        from sklearn.datasets import load_digits  # here: its import takes a second
-
-        images = torch.from_numpy(load_digits().images).float() * (255 / 16)  # [n, 8, 8]
-        large = torch.nn.functional.interpolate(
-            images[:, None], (self.size, self.size), mode="bilinear"
-        )
-        rows = large.round().byte().flatten(1).numpy()
-        rest, test = hold_out(rows, 250, self.seed, "test split")
-        train, valid = hold_out(rest, 250, self.seed)
-        name = f"scikit-learn digits at {self.size}x{self.size}"
-        grey = Grey(name, train, valid, test)
-        return grey.to_binary(self.binarize, self.seed, self.epoch_size or len(train))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Images(ABC):
+class Images(PublishedData[Grey, Dataset]):
     """Base class of the loaders of published images.
 
     Args:
-        binarize: threshold, static or dynamic. If the published images are
-            binary, it only affects a substitute.
-        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
-        cache: folder for downloads; None for `data/cache`.
-        download: whether missing files may be downloaded.
-        strict: whether missing data are an error, or are replaced by digits.
-        seed: of the generators of the splits and the draws.
+        binarize: threshold, static or dynamic. If the published images are binary, it only affects
+            a substitute.
     """
 
     binarize: str = "threshold"
-    root: str | None = None
-    cache: str | None = None
-    download: bool = True
-    strict: bool = False
-    seed: int = 0
 
-    name: ClassVar[str]
     counts: ClassVar[tuple[int, int, int]]
     size: ClassVar[int] = 28
 
     def __post_init__(self) -> None:
         check_mode(self.binarize)
 
-    @abstractmethod
-    def read(self) -> Grey:
-        """The published images. Raises MissingFileError, DamagedFileError."""
+    def prepare(self, content: Grey) -> Dataset:
+        sizes = (len(content.train), len(content.valid), len(content.test))
+        if sizes != self.counts:
+            raise ValueError(
+                f"{content.name}: expected splits of {self.counts} images, found {sizes}"
+            )
+        return content.to_binary(self.binarize, self.seed)
 
-    def load(self) -> Dataset:
-        """Finds, checks, reads and binarises the images.
-
-        Raises:
-            MissingFileError: if they are not available and `strict` is true.
-            DamagedFileError: if a file is truncated or another one, even if `strict` is false.
-        """
-        try:
-            grey = self.read()
-        except MissingFileError as error:
-            if self.strict:
-                raise
-            return self._substitute(error)
-        found = (len(grey.train), len(grey.valid), len(grey.test))
-        if found != self.counts:
-            raise ValueError(f"{grey.name}: expected splits of {self.counts} images, found {found}")
-        return grey.to_binary(self.binarize, self.seed)
-
-    def path(self, source: Source) -> Path:
-        """Path of the verified file."""
-        return find(source, self.root, cache=self.cache, download=self.download)
-
-    def _substitute(self, error: MissingFileError) -> Dataset:
+    def replace_missing(self, error: MissingFileError) -> Dataset:
         digits = Digits(
             size=self.size, binarize=self.binarize, seed=self.seed, epoch_size=self.counts[0]
         ).load()
@@ -346,7 +223,7 @@ class Omniglot(Images):
             images = [
                 np.rint(255 * content[key].T).astype(np.uint8) for key in ("data", "testdata")
             ]
-            train, test = (_transposed(rows) for rows in images)
+            train, test = (_transpose_images(rows) for rows in images)
         except Exception as error:  # a damaged file raises errors of many kinds
             raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
         return Grey(self.name, *hold_out(train, self.counts[1], self.seed), test)
@@ -398,10 +275,10 @@ class Caltech(Images):
 
         content = loadmat(self.path(self.source))
         keys = ("train_data", "val_data", "test_data")
-        train, valid, test = (_transposed(255 * (1 - content[key])) for key in keys)
+        train, valid, test = (_transpose_images(255 * (1 - content[key])) for key in keys)
         return Grey(self.name, train, valid, test, binary=True)
 
 
-def _transposed(rows: np.ndarray) -> np.ndarray:
+def _transpose_images(rows: np.ndarray) -> np.ndarray:
     """28x28 images stored column by column, as rows of upright images."""
     return rows.reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784)

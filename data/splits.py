@@ -100,8 +100,8 @@ def split(
         order = order[np.argsort(tested[order], kind="stable")]
         count = len(order) - int(tested[order].sum())
         if not 0 < count < len(order):
-            found = f"{count} and {len(order) - count}"
-            raise ValueError(f"{variant}: expected rows to train and to test on, found {found}")
+            sizes = f"{count} and {len(order) - count}"
+            raise ValueError(f"{variant}: expected rows to train and to test on, found {sizes}")
     held_out = round(HELD_OUT * count)
     parts = np.split(order, [count - held_out, count])
 
@@ -124,7 +124,7 @@ def split(
     return Table(train, valid, test, columns, variant, substitute)
 
 
-def repeated(table: Table) -> int:
+def count_repeated(table: Table) -> int:
     """How many test rows are the same as a training row, target included."""
     train, test = (
         torch.cat([rows.features, rows.targets.unsqueeze(1)], 1)

@@ -1,232 +1,31 @@
 """The four tables for binary Bayesian neural networks: COMPAS, Adult, Online News, Blog Feedback.
 
 R. Zhang, X. Liu and Q. Liu (2022), App. I.5. A feature is a number, or a 0/1 column for one value
-of a category.
-
-A loader is a frozen dataclass whose fields are its YAML keys. `load()` finds the original file,
-plain or compressed (`data.files`), checks its columns and rows, and returns a `data.splits.Table`.
-If the files are not available and `strict` is false, a table that comes with scikit-learn replaces
-them. A warning and the table's `substitute` and `variant` say so.
+of a category. A loader finds the original file, plain or compressed (`data.files`), and checks its
+columns and rows. Where files are missing, a table that comes with scikit-learn replaces them.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import zipfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from latticework.data.files import (
-    UNPACK,
-    MissingFileError,
-    Source,
-    convert_read_errors,
-    damaged,
-    find,
+from latticework.data.files import MissingFileError, Source, convert_read_errors
+from latticework.data.published_tables import (
+    Content,
+    Parted,
+    PublishedTable,
+    forms,
+    one_hot,
+    require,
 )
-from latticework.data.splits import Table, split, unit_range
+from latticework.data.splits import unit_range
 
-log = logging.getLogger(__name__)
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may be none
-
-
-class Content(NamedTuple):
-    features: pd.DataFrame  # of numbers
-    targets: NDArray  # [n], in [0, 1]
-    tested: NDArray | None = None  # [n], whether it is in the publisher's test part
-
-
-def forms(plain: Source) -> list[Source]:
-    """The file, and its compressed forms, which are searched for but not downloaded.
-
-    Whoever compressed the file, its content has the checksum of the plain one.
-    """
-    packed = replace(plain, urls=(), origin=plain.help, packed=True)
-    return [plain, *(replace(packed, name=plain.name + end) for end in UNPACK)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedTable(ABC):
-    """Base class of the loaders.
-
-    Args:
-        normalise: None standardises the features; "unit" maps them to [0, 1] (`data.splits.split`).
-        limit: number of rows used, at least 100, drawn at random; None for all.
-        root: the data root; None for the environment variable LATTICEWORK_DATA, if set.
-        cache: folder for downloads; None for `data/cache`.
-        download: whether missing files may be downloaded.
-        strict: whether missing data are an error, or are replaced.
-        seed: of the generator of the splits.
-    """
-
-    normalise: Literal["unit"] | None = None
-    limit: int | None = None
-    root: str | None = None
-    cache: str | None = None
-    download: bool = True
-    strict: bool = False
-    seed: int = 0
-
-    name: ClassVar[str]
-    binary: ClassVar[bool] = False  # whether targets are 0 and 1
-
-    def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < MIN_LIMIT_ROWS:
-            raise ValueError(
-                f"limit must be at least {MIN_LIMIT_ROWS} rows, so that some are held out to "
-                f"choose settings, or null for all rows, got {self.limit}"
-            )
-        if self.normalise not in (None, "unit"):
-            raise ValueError(
-                "normalise must be null, which standardises the features, or unit, which maps them "
-                f"to [0, 1], got {self.normalise!r}"
-            )
-
-    @abstractmethod
-    def read(self) -> Content:
-        """The table after its filters. Raises MissingFileError, DamagedFileError."""
-
-    def load(self) -> Table:
-        """Finds, checks, reads, splits and standardises the table.
-
-        Raises:
-            MissingFileError: if it is not available and `strict` is true.
-            DamagedFileError: if a file is truncated, or has other columns or another number of
-                rows than the published one.
-        """
-        try:
-            content = self._content()
-        except MissingFileError as error:
-            if self.strict:
-                raise
-            return self._substitute(error)
-        return self._table(content, self.variant)
-
-    @property
-    def variant(self) -> str:
-        """Its name in records and tables, with any convention that changes the numbers."""
-        return self.name
-
-    def _content(self) -> Content:
-        return _read(self, self.root or os.environ.get("LATTICEWORK_DATA"))
-
-    def _table(self, content: Content, variant: str, substitute: bool = False) -> Table:
-        return split(
-            content.features.to_numpy(np.float64),
-            content.targets.astype(np.float64),
-            tuple(map(str, content.features)),
-            variant if self.normalise is None else f"{variant}, features in [0, 1]",
-            seed=self.seed,
-            tested=content.tested,
-            normalise=self.normalise,
-            limit=self.limit,
-            substitute=substitute,
-        )
-
-    def _substitute(self, error: MissingFileError) -> Table:
-        content, name = self._stand_in()
-        log.warning("SUBSTITUTE DATA: this is %s, not %s\n%s", name, self.name, error)
-        return self._table(content, f"{name}, in place of {self.name}", substitute=True)
-
-    def _stand_in(self) -> tuple[Content, str]:
-        """The table that replaces a missing one, and its name."""
-        return sklearn_table(self.binary)
-
-    def find(self, choices: list[Source]) -> tuple[Path, Source]:
-        """The first of `choices` that is found, else the first that can be downloaded."""
-        errors = []
-        for download in (False, self.download):
-            for source in choices:
-                try:
-                    return find(source, self.root, cache=self.cache, download=download), source
-                except MissingFileError as error:
-                    errors.append(error)
-        raise errors[len(choices)]  # why the published form could not be had
-
-    def frame(self, choices: list[Source], shape: tuple[int, int], **settings: Any) -> pd.DataFrame:
-        """A CSV of `shape` (rows, columns) with the columns `expected()`; else DamagedFileError."""
-        path, source = self.find(choices)
-        with convert_read_errors(path, source):
-            frame = pd.read_csv(path, **settings)
-        require(path, source, frame, shape, self.expected())
-        return frame
-
-    def expected(self) -> list[str]:
-        """The columns that a file must have."""
-        return []
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parted(PublishedTable):
-    """A table that is published in a training part and a test part.
-
-    `split="random"` draws a fifth of all rows to test on, as the paper says. "published" keeps the
-    publisher's parts, as its released scripts do; these may have different distributions.
-    """
-
-    split: Literal["random", "published"] = "random"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.split not in ("random", "published"):
-            raise ValueError(f"split must be random or published, got {self.split!r}")
-
-    @property
-    def variant(self) -> str:
-        return self.name if self.split == "random" else f"{self.name}, split as published"
-
-    def _table(self, content: Content, variant: str, substitute: bool = False) -> Table:
-        kept = content.tested if self.split == "published" else None
-        return super()._table(content._replace(tested=kept), variant, substitute)
-
-
-@lru_cache(maxsize=2)
-def _read(loader: PublishedTable, root: str | None) -> Content:
-    """Cached, because the runs of a sweep in one process load the same few tables."""
-    return loader.read()
-
-
-def require(
-    path: Path, source: Source, frame: pd.DataFrame, shape: tuple[int, int], columns: list[str]
-) -> None:
-    """Raises DamagedFileError unless `frame` has all of `columns` and the given shape."""
-    missing = [name for name in columns if name not in frame]
-    if missing:
-        found = ", ".join(map(str, frame.columns[:8]))
-        reason = f"expected the columns {', '.join(missing)} too, found {found}, ..."
-        raise damaged(path, source, reason)
-    if frame.shape != shape:
-        expected, found = (
-            f"{rows:,} rows of {width} columns" for rows, width in (shape, frame.shape)
-        )
-        raise damaged(path, source, f"expected {expected}, found {found}")
-
-
-def sklearn_table(binary: bool) -> tuple[Content, str]:
-    """A table of scikit-learn and its name; targets are 0 and 1 if `binary`, else in [0, 1]."""
-    from sklearn.datasets import load_breast_cancer, load_diabetes  # its import takes a second
-
-    load: Callable = load_breast_cancer if binary else load_diabetes
-    found = load(as_frame=True)
-    name = "breast cancer" if binary else "diabetes"
-    targets = unit_range(found.target.to_numpy(np.float64))
-    return Content(found.data, targets), f"scikit-learn's {name}"
-
-
-def one_hot(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
-    """The numeric columns, then a 0/1 column for each value of each category."""
-    dummies = pd.get_dummies(frame[categories], columns=categories, dtype=float)
-    return pd.concat([frame[numbers].astype(float), dummies], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,19 +65,19 @@ class COMPAS(PublishedTable):
         )
     )
 
-    def expected(self) -> list[str]:
+    def expected_columns(self) -> list[str]:
         return [*self.numbers, "race", "sex", "two_year_recid", *self.filters]
 
-    def read(self) -> Content:
+    def read_files(self) -> Content:
         frame = self.frame(self.choices, self.shape)
-        kept = frame[
+        selected = frame[
             frame.days_b_screening_arrest.between(-30, 30)
             & (frame.is_recid != -1)
             & (frame.c_charge_degree != "O")
             & frame.score_text.notna()
         ]
-        targets = kept.two_year_recid.to_numpy(np.float64)
-        return Content(one_hot(kept, self.numbers, ["race", "sex"]), targets)
+        targets = selected.two_year_recid.to_numpy(np.float64)
+        return Content(one_hot(selected, self.numbers, ["race", "sex"]), targets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +107,7 @@ class Adult(Parted):
         ("adult.test", "35238206dfdf7f1fe215bbb874adecdc", 16_281),
     ]
 
-    def read(self) -> Content:
+    def read_files(self) -> Content:
         settings: dict = {"header": None, "skipinitialspace": True, "comment": "|"}
         parts = []
         for name, md5, rows in self.files:
@@ -316,11 +115,11 @@ class Adult(Parted):
             parts.append(self.frame(choices, (rows, len(self.columns)), **settings))
         frame = pd.concat(parts, ignore_index=True).set_axis(self.columns, axis=1)
         tested = np.repeat([False, True], list(map(len, parts)))
-        kept = (frame != "?").all(axis=1)
-        frame = frame[kept]
+        selected = (frame != "?").all(axis=1)
+        frame = frame[selected]
         targets = frame.income.str.startswith(">").to_numpy(np.float64)
         features = one_hot(frame, self.numbers, self.categories)
-        return Content(features, targets, tested[kept])
+        return Content(features, targets, tested[selected])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,10 +143,10 @@ class News(PublishedTable):
         *forms(Source("OnlineNewsPopularity.csv", archive.folders, origin=archive.urls[0])),
     ]
 
-    def expected(self) -> list[str]:
+    def expected_columns(self) -> list[str]:
         return ["url", " timedelta", " n_tokens_title", " abs_title_sentiment_polarity", " shares"]
 
-    def read(self) -> Content:
+    def read_files(self) -> Content:
         path, source = self.find(self.choices)
         with convert_read_errors(path, source):
             if source is self.archive:
@@ -355,15 +154,15 @@ class News(PublishedTable):
                     frame = pd.read_csv(file)
             else:
                 frame = pd.read_csv(path)
-        require(path, source, frame, self.shape, self.expected())
-        return news(frame)
+        require(path, source, frame, self.shape, self.expected_columns())
+        return make_content(frame)
 
-    def _stand_in(self) -> tuple[Content, str]:
+    def read_substitute(self) -> tuple[Content, str]:
         partial = NewsPartial(**vars(self))
         try:
-            return partial._content(), partial.name
+            return partial.read(), partial.name
         except MissingFileError:
-            return super()._stand_in()
+            return super().read_substitute()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,14 +180,16 @@ class NewsPartial(PublishedTable):
         )
     )
 
-    def expected(self) -> list[str]:
-        return [*News().expected(), "source", "label_from"]
+    def expected_columns(self) -> list[str]:
+        return [*News().expected_columns(), "source", "label_from"]
 
-    def read(self) -> Content:
-        return news(self.frame(self.choices, self.shape).drop(columns=["source", "label_from"]))
+    def read_files(self) -> Content:
+        return make_content(
+            self.frame(self.choices, self.shape).drop(columns=["source", "label_from"])
+        )
 
 
-def news(frame: pd.DataFrame) -> Content:
+def make_content(frame: pd.DataFrame) -> Content:
     """The 58 features and the scaled logarithm of the shares."""
     shares = frame[" shares"].to_numpy(np.float64)
     return Content(
@@ -430,7 +231,7 @@ class Blog(Parted):
         name = super().variant
         return name if self.conventions == "correct" else f"{name}, targets modulo 256"
 
-    def read(self) -> Content:
+    def read_files(self) -> Content:
         path, source = self.find([self.source])
         with convert_read_errors(path, source), zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".csv"))
@@ -440,8 +241,8 @@ class Blog(Parted):
         targets = frame[280].to_numpy(np.float64)
         if self.conventions == "released":
             targets = targets % 256
-        kept = targets <= np.percentile(targets, 90)
+        selected = targets <= np.percentile(targets, 90)
         tested = np.repeat(["test" in name for name in names], list(map(len, parts)))
-        features = frame.loc[kept, :279]
+        features = frame.loc[selected, :279]
         varied = features.columns[(features != features.iloc[0]).any()]
-        return Content(features[varied], unit_range(targets[kept]), tested[kept])
+        return Content(features[varied], unit_range(targets[selected]), tested[selected])

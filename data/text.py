@@ -102,7 +102,7 @@ class Reviews:
             substitute(error, self.strict, name)
             rows, _ = bag_of_words(self._cut(help_topics()), self.words, self.seed)
             return _dataset(rows, name, substitute=True)
-        rows = self._cached(path)
+        rows = self._load_cached(path)
         name = "reviews (imdb, in place of the unpublished OpenTable), Porter stems"
         if self.sentences is not None:
             return _dataset(rows, f"{name}, cut to {self.sentences} sentences")
@@ -113,7 +113,7 @@ class Reviews:
         for text in texts:
             yield [text] if self.sentences is None else pieces(text, self.sentences)
 
-    def _cached(self, path: Path) -> list[np.ndarray]:
+    def _load_cached(self, path: Path) -> list[np.ndarray]:
         stamp = path.stat()
         cut = "" if self.sentences is None else f"-cut{self.sentences}"
         key = f"reviews-porter{cut}-{self.words}-{self.seed}-{stamp.st_size}"
@@ -173,7 +173,7 @@ def bag_of_words(
     numbers: dict[str, int] = {}
     held = []  # for each text, the numbers of the stems of its pieces
     for text in texts:
-        held.append([_numbered(piece, numbers) for piece in text])
+        held.append([_number_stems(piece, numbers) for piece in text])
     if len(numbers) < words or len(held) < 10:
         raise ValueError(
             f"expected at least 10 texts with {words} stems in all, "
@@ -183,16 +183,20 @@ def bag_of_words(
     tenth = min(len(held) // 10, LARGEST[1])
     train = min(len(held) - 2 * tenth, LARGEST[0])
     parts = order[:train], order[train : train + tenth], order[train + tenth : train + 2 * tenth]
-    kept = [[piece for i in part for piece in held[i]] for part in parts]
+    pieces_by_split: list[list[np.ndarray]] = []
+    for part in parts:
+        pieces_by_split.append([])
+        for text_number in part:
+            pieces_by_split[-1] += held[text_number]
 
     frequency = np.zeros(len(numbers), dtype=np.int64)
-    for piece in kept[0]:
+    for piece in pieces_by_split[0]:
         frequency[piece] += 1  # a piece names each of its stems once
     commonest = np.argsort(-frequency, kind="stable")[:words]
     column = np.full(len(numbers), -1)
     column[commonest] = np.arange(words)
     splits = []
-    for part in kept:
+    for part in pieces_by_split:
         rows = np.zeros((len(part), words), dtype=np.uint8)
         for row, piece in zip(rows, part, strict=True):
             present = column[piece]
@@ -202,7 +206,7 @@ def bag_of_words(
     return splits, [names[i] for i in commonest]
 
 
-def _numbered(piece: str, numbers: dict[str, int]) -> np.ndarray:
+def _number_stems(piece: str, numbers: dict[str, int]) -> np.ndarray:
     """The numbers of a text's stems; new stems are added to `numbers`."""
     stems = {stem(word) for word in WORD.findall(piece.lower())}
     return np.array([numbers.setdefault(s, len(numbers)) for s in sorted(stems)], np.int32)

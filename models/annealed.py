@@ -70,6 +70,10 @@ class GeometricPath(AnnealedModel):
         self.forget()
         self._here = None if x is None else (x, known)
 
+    def with_soft_zeros(self) -> "GeometricPath":
+        softened = self.model.soften() if type(self) is GeometricPath else None
+        return self if softened is None else SoftenedPath(self.model, softened, self._log_odds)
+
     def forget(self) -> None:
         self._here, self._evaluations = None, []
 

@@ -328,6 +328,13 @@ class AnnealedModel(EnergyModel):
         This is valid until the next change of beta, and only while `x` is not overwritten.
         """
 
+    def with_soft_zeros(self) -> "AnnealedModel":
+        """This path with finite prices below beta = 1 for zeros that the model knows of.
+
+        Chains can then pass through states that are impossible for the target.
+        """
+        return self
+
     @abstractmethod
     def forget(self) -> None:
         """Forget all evaluations."""

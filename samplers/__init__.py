@@ -6,6 +6,9 @@ from importlib import import_module
 from math import inf
 from typing import Any
 
+# PT-DMALA (L. Zheng et al., "Exploring non-convex discrete energy landscapes", 2025): a few levels
+# of DMALA, all of which are replicas.
+PT_DMALA = {"kernel": "dmala(step_size=0.2)", "schedule": [0.4, 0.6, 0.8, 1.0]}
 # The module and the class of each name. A variant also has the fields that it sets. All other
 # fields have the defaults of the class; conf/sampler lists them for experiments.
 NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
@@ -30,7 +33,7 @@ NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "pafs": "path_auxiliary.PAFS",
     "pafs_with_replacement": "path_auxiliary.PAFSWithReplacement",
     "pavg": "pavg.PAVG",
-    "pt_dmala": "pt_dmala.PTDMALA",
+    "pt_dmala": ("tempered.Tempered", PT_DMALA),
     "random_walk": "random_walk.RandomWalk",
     "rates_fpcd": "rates.RatesFPCD",
     "rates_herding": "rates.RatesHerding",

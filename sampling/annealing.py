@@ -73,20 +73,20 @@ def require_exact(sampler: Sampler) -> None:
 def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
     """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0].
 
-    Draws from beta = 0 that are impossible above have weight 0; possible ones take their places, so
-    that kernels meet no infinite values. Raises ValueError unless the sampler is exact from the
-    start, if `x` is no valid start, or if all of it is impossible.
+    Draws from beta = 0 that are impossible between 0 and 1 have weight 0; possible ones take their
+    places, so that kernels meet no infinite values. Raises ValueError unless the sampler is exact
+    from the start, if `x` is no valid start, or if all of it is impossible.
     """
     require_exact(sampler)
     path.move_to(betas[0])
     log_weight = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     if betas[0] == 0:
-        impossible = path.log_ratio(path.know(x), torch.ones_like(betas[0])).isneginf()
+        impossible = path.log_ratio(path.know(x), torch.full_like(betas[0], 0.5)).isneginf()
         if impossible.all():
             raise ValueError(
                 f"all of {len(x)} draws from beta = 0 are impossible for the target, so nothing is "
-                "known of its normaliser; take more chains, a base nearer to the target, or "
-                "tempering, which softens zeros in tables"
+                "known of its normaliser; take more chains, a base nearer to the target, or a "
+                "model that tells its zeros, such as Factors, which are softened"
             )
         if impossible.any():
             log_weight = log_weight.masked_fill(impossible, -math.inf)

@@ -26,7 +26,8 @@ from latticework.experiments.records.likelihood import (
 )
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import _load_best_state, ais, headline, log_odds
+from latticework.experiments.tasks.ais import _load_best_state, ais, headline
+from latticework.experiments.tasks.measures.annealer import log_odds
 from latticework.models.annealed import GeometricPath
 from latticework.models.base import Function
 from latticework.models.domains import Integer

@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from latticework.data.images import Digits
+from latticework.data.digits import Digits
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import hash_model, load_or_make_artifact
 from latticework.experiments.tasks.target import pretrained

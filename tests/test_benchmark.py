@@ -14,7 +14,8 @@ from latticework.experiments.figures.benchmark import Cell
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks import benchmark, sampling, target
+from latticework.experiments.tasks import benchmark, truths
+from latticework.experiments.tasks.measures import chain_numbers
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.setup import SampledRun, TuningSetup, quality
 from latticework.sampling.tuning.space import from_numbers, numbers, with_fields
@@ -25,20 +26,20 @@ from latticework.sampling.tuning.space import from_numbers, numbers, with_fields
 def test_means_by_symmetry_are_exact(tmp_path):
     run = Run(tmp_path)
     for model in (lw.Lattice((2, 3), 0.3), lw.LatticePotts((2, 2), 3, 0.7)):
-        found = target.symmetric(model, run).mean
+        found = truths.symmetric(model, run).mean
         torch.testing.assert_close(found.double(), lw.exact(model).mean)
     for model in (lw.Lattice((50, 50), 0.3, 0.01), lw.LatticePotts((2, 2), 3, 0.7, [0, 0, 0.01])):
         with pytest.raises(ConfigurationError, match="exchanging them changes its log-prob"):
-            target.symmetric(model, run)
+            truths.symmetric(model, run)
 
 
 def test_means_of_long_chains_are_shared_and_near_the_truth(tmp_path):
     model, run = lw.Lattice((2, 3), 0.2, 0.3), Run(tmp_path)
     words = {"sampler": lw.GibbsSweep(), "chains": 100, "steps": 200}
-    first = target.averaged(model, run, **words).mean
+    first = truths.averaged(model, run, **words).mean
     assert (first - lw.exact(model).mean).abs().max() < 4.5 * 0.5 / math.sqrt(100 * 100 / 10)
     assert len(run.notes["artifacts"]) == 1
-    again = target.averaged(model, Run(tmp_path, seed=5), **words).mean
+    again = truths.averaged(model, Run(tmp_path, seed=5), **words).mean
     assert torch.equal(first, again)
 
 
@@ -52,9 +53,9 @@ def test_ground_truth_keeps_no_old_states(tmp_path, monkeypatch):
             yield reading
             alive.append(sum(state() is not None for state in past))
 
-    monkeypatch.setattr(target, "run_chain", watched)
+    monkeypatch.setattr(truths, "run_chain", watched)
     words = {"sampler": lw.GibbsSweep(), "samples": 6, "floor": 2, "steps": 20}
-    found = target.sampled(lw.Lattice((2, 3), 0.2), Run(tmp_path), **words)
+    found = truths.sampled(lw.Lattice((2, 3), 0.2), Run(tmp_path), **words)
     assert (len(found.samples), len(found.floor)) == (6, 2)
     assert len(alive) == 21
     assert max(alive) <= 2
@@ -64,7 +65,7 @@ def test_means_of_long_chains_count_each_state_once(tmp_path):
     """The mean of a law with a single state is that state, exactly."""
     model = lw.Lattice((2, 3), 0.0, 50.0)
     for steps in (4, 5):
-        found = target.averaged(
+        found = truths.averaged(
             model, Run(tmp_path), sampler=lw.GibbsSweep(), chains=3, steps=steps
         )
         assert torch.equal(found.mean, torch.ones(6))
@@ -193,7 +194,7 @@ def test_the_limit_of_r_hat_is_that_of_the_verdict(chains):
         assert Cell("sk_16", "dmala", [record]).mixed == agree
     found = {"ess": np.full(4, 500.0), "r_hat": np.array(values), "constant": 0}
     traced = fake(stored={"convergence": {**found, "draws": 100, "chains": chains}})
-    counts = {number.name: number.value for number in sampling.traced_numbers(traced)}
+    counts = {number.name: number.value for number in chain_numbers.traced_numbers(traced)}
     assert counts["sites_converged"] == 2
 
 

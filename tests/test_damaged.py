@@ -20,8 +20,6 @@ from omegaconf import OmegaConf
 
 import latticework.scripts.figures
 from latticework.data import text
-from latticework.data.files import DamagedFileError
-from latticework.data.sentences import Corpus
 from latticework.experiments.papers.draw import save, write_table
 from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
@@ -309,26 +307,15 @@ def test_a_damaged_run_is_not_listed_as_not_run_too(folder, tmp_path):
     assert run in held.missing
 
 
-@pytest.mark.parametrize(
-    "content", [lzma.compress(b'{"text": "A cat."}\n' * 99)[:60] + b"junk", lzma.compress(b"{}\n")]
-)
-def test_a_corrupt_file_of_texts(content, tmp_path):
-    file = tmp_path / "texts.jsonl.xz"
-    file.write_bytes(content)
-    message = rf"{file} \({len(content)} bytes\) is damaged: it cannot be read \("
-    with pytest.raises(DamagedFileError, match=message):
-        Corpus(files=[str(file)]).load()
-
-
 def test_a_damaged_matrix_of_reviews_is_made_again(tmp_path, caplog):
     texts = [f"good food number {'ab'[n % 2] * (n + 2)}" for n in range(20)]
     lines = "".join(json.dumps({"text": one}) + "\n" for one in texts)
     file: Path = tmp_path / "imdb_labelled_50k.jsonl.xz"
     file.write_bytes(lzma.compress(lines.encode()))
     reviews = text.Reviews(words=3, cache=str(tmp_path / "cache"))
-    first = reviews._cached(file)
+    first = reviews._load_cached(file)
     (stored,) = (tmp_path / "cache").rglob("*.npz")
     stored.write_bytes(flipped(stored.read_bytes())[:200])
-    again = reviews._cached(file)
+    again = reviews._load_cached(file)
     assert "is damaged" in caplog.text
     assert [part.tolist() for part in again] == [part.tolist() for part in first]

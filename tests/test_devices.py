@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import latticework as lw
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity
+from latticework.experiments.tasks.measures.validity import Validity
 from latticework.models import bayes_net
 from latticework.samplers import base
 from latticework.samplers.sums import SumRequest

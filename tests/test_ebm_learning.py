@@ -15,13 +15,9 @@ import latticework as lw
 from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ebm_learning import (
-    CouplingError,
-    DivergedError,
-    Gap,
-    Learning,
-    ebm_learning,
-)
+from latticework.experiments.tasks.buffer_learning import DivergedError, Learning
+from latticework.experiments.tasks.ebm_learning import ebm_learning
+from latticework.experiments.tasks.measures.learning_progress import CouplingError, Gap
 from latticework.sampling.starts import data_mean, uniform
 
 TRUTH, TRUTH_8 = lw.Lattice((2, 3), 0.2), lw.Lattice((2, 4), 0.2)

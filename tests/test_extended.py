@@ -15,7 +15,6 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.distributions import normal_like
-from latticework.samplers.base import acceptance
 from latticework.samplers.pavg import learn_hessian
 from latticework.samplers.swendsen_wang import clusters, interactions
 from latticework.sampling.checking.targets import Target
@@ -157,71 +156,6 @@ def test_what_is_learnt_is_one_for_all_step_sizes():
     assert torch.equal(root, own.init(x, model).root)
     assert not torch.equal(root, other.init(x, model).root)
     assert shared.learn_fields(x, model) == {}
-
-
-# Parallel tempering.
-
-
-def tempered_p(sampler, name, steps=4, chains=50_000):
-    """P-value of the joint counts of two replicas after steps from their joint law."""
-    target, rng = TARGETS[name], Generator().manual_seed(4)
-    laws = [(b * torch.from_numpy(target.log_prob)).softmax(0) for b in sampler.ladder]
-    replicas = torch.cat([target.draw(law.numpy(), chains, rng) for law in laws])
-    start = sampler.init(replicas[:chains], target.model)
-    state = sampler.at_replicas(replicas, start.ladder, start.turn, target.model)
-    for _ in range(steps):
-        state, _ = sampler.step(state, target.model, rng)
-    assert torch.equal(state.x, state.replicas.x[:chains])
-    first, second = target.index(state.replicas.x).reshape(2, chains)
-    law = torch.outer(*laws).flatten().numpy()
-    count = torch.bincount(torch.from_numpy(first * len(target.z) + second), minlength=len(law))
-    return p_value(count.numpy(), law)
-
-
-def test_replicas_keep_the_product_of_their_targets(monkeypatch):
-    for name in ("binary", "categorical"):
-        assert tempered_p(lw.PTDMALA(0.5, [1.0, 0.3]), name) > 1e-4
-    wrong = lambda ratio: acceptance(ratio / 2)  # noqa: E731
-    monkeypatch.setattr("latticework.samplers.pt_dmala.acceptance", wrong)
-    assert tempered_p(lw.PTDMALA(0.5, [1.0, 0.3]), "binary") < 1e-4  # control
-
-
-def test_swaps_alternate_and_exchange_whole_replicas():
-    """Four replicas in turn: (0 1) (2 3), then (1 2). Equal temperatures, nearly, always swap."""
-    model, rng = TARGETS["rbm"].model, Generator().manual_seed(0)
-    sampler = lw.PTDMALA(1e-4, [1.0, 1 - 1e-6, 1 - 2e-6, 1 - 3e-6])  # no replica moves
-    replicas = model.domain.enumerate()[:12]
-    start = sampler.init(replicas[:3], model)
-    state = sampler.at_replicas(replicas, start.ladder, start.turn, model)
-    orders = []
-    for _ in range(4):
-        state, _ = sampler.step(state, model, rng)
-        torch.testing.assert_close(state.replicas.log_prob, model.log_prob(state.replicas.x))
-        same = (state.replicas.x[::3].unsqueeze(1) == replicas[::3]).all(-1)
-        orders.append(same.long().argmax(1).tolist())
-    assert orders == [[1, 0, 3, 2], [1, 3, 0, 2], [3, 1, 2, 0], [3, 2, 1, 0]]
-
-
-def swap_rates(sampler, model, steps=300):
-    rng = Generator().manual_seed(7)
-    state = sampler.init(model.domain.uniform(100, rng), model)
-    total = 0
-    for step in range(steps):
-        state, _, swap = sampler.advance(state, model, rng)
-        total += swap.mean(1) if step >= steps // 3 else 0
-    return total / (steps - steps // 3), state.ladder
-
-
-def test_the_ladder_is_spaced_for_even_swap_rates():
-    model = lw.erdos_renyi(16, 4, 0.35)
-    ladder = [1.0, 0.95, 0.9, 0.1]
-    uneven, given = swap_rates(lw.PTDMALA(0.3, ladder), model)
-    even, learnt = swap_rates(lw.PTDMALA(0.3, ladder, burn_in=500), model)
-    assert uneven.max() - uneven.min() > 0.3
-    assert even.max() - even.min() < 0.06
-    assert given.tolist() == pytest.approx(ladder)
-    assert (learnt[0], learnt[-1]) == (given[0], given[-1])
-    assert (learnt.diff() < 0).all()
 
 
 # Clusters.

@@ -9,7 +9,6 @@ import errno
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
 from contextlib import contextmanager
@@ -28,8 +27,6 @@ from latticework.experiments.runs import storage
 from latticework.experiments.runs.errors import UnwritableError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact
-from latticework.experiments.tasks.mlm_pretraining import SPECIAL, export, tokenizer_of
-from latticework.models.masked_lm import untrained
 
 pytestmark = pytest.mark.slow
 
@@ -159,7 +156,6 @@ TASKS = {
     "improvement": ("experiment=rates_improvement", LOCAL),
     "ais": ("experiment=rates_ais", LOCAL),
     "regression": ("experiment=bnn", "data=compas", "sampler=dula", "seed=0", LOCAL),
-    "mlm_pretraining": ("experiment=mlm_pretraining",),
     "text_infilling": ("experiment=text_infilling", "model=mini_bert", "sampler=gwg", "seed=0"),
     "bias": ("experiment=bias_step_size",),
     "preconditioning": ("experiment=preconditioning",),
@@ -180,8 +176,6 @@ def test_a_killed_task_ends_as_if_nothing_had_been(task, tmp_path):
     words = (*TASKS[task], "scale=smoke", "checkpoint=0", "~figures", "~tables")
     chance = random.Random(task)
     left = accesses(*words, outputs=tmp_path / "whole")  # imports what forks then have
-    if task == "mlm_pretraining":  # a vocabulary is another one each time that it is learned
-        shutil.copytree(tmp_path / "whole" / "artifacts", tmp_path / "killed" / "artifacts")
     at = max(1, int(chance.uniform(0.1, 0.9) * left))
     killed(at, *words, outputs=tmp_path / "killed")  # test_checkpoint.py breaks off twice
     assert ended(start(*words, outputs=tmp_path / "killed")) == 0
@@ -312,13 +306,6 @@ def noise(seed):
     return torch.randn(40, 50, generator=torch.Generator().manual_seed(seed))
 
 
-def network(run, seed):
-    torch.manual_seed(seed)
-    pieces = [*SPECIAL, *"abcdefgh"]
-    model = untrained(len(pieces), hidden=16, layers=1, heads=2, positions=8)
-    export(model, tokenizer_of(pieces), run.path / "model")
-
-
 # Each writes a file of several kilobytes, the same one at each call.
 WRITERS = {
     "npz": lambda run, seed: run.save("last", x=noise(seed)),
@@ -329,7 +316,6 @@ WRITERS = {
     "text": lambda run, seed: storage.write_atomically(
         run.path / "tuned.yaml", str(noise(seed).tolist())
     ),
-    "network": network,
 }
 
 

@@ -5,7 +5,7 @@ import torch
 
 import latticework as lw
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ebm_learning import examples
+from latticework.experiments.tasks.examples import examples
 
 
 def test_examples_are_of_zeros_and_ones(tmp_path):

@@ -18,8 +18,9 @@ from scipy.io import savemat
 
 from latticework.data import files
 from latticework.data.base import Dataset, binarize, derive, fixed_subset
+from latticework.data.digits import Digits
 from latticework.data.files import DamagedFileError, MissingFileError, Source, find
-from latticework.data.images import MNIST, USPS, Caltech, Digits, Omniglot, OmniglotDerived
+from latticework.data.images import MNIST, USPS, Caltech, Omniglot, OmniglotDerived
 
 OPEN = urllib.request.urlopen
 GREY = np.random.default_rng(0).integers(0, 256, (7, 784), dtype=np.uint8)

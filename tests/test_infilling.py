@@ -8,11 +8,11 @@ import torch
 from exactness import p_value
 
 import latticework as lw
-from latticework.experiments.tasks.mlm_pretraining import learn
 from latticework.experiments.tasks.text_infilling import from_blanks
 from latticework.models import masked_lm
 from latticework.models.masked_lm import untrained
 from latticework.sampling.checking.host_reads import NoHostReads
+from workshop.mini_bert.word_pieces import learn_vocabulary
 
 SENTENCES = [
     "the cat sat on the mat .", "a dog and a cat ran !", "the dogs were running on mats .",
@@ -26,7 +26,7 @@ WORDS = ["the", "[MASK]", "sat", "on", "[MASK]", "[MASK]", "."]
 def folder(tmp_path_factory):
     """A checkpoint in the hub's own format, with random weights and 90 tokens."""
     path = tmp_path_factory.mktemp("checkpoint")
-    vocabulary = learn(SENTENCES * 3, 90)
+    vocabulary = learn_vocabulary(SENTENCES * 3, 90)
     (path / "vocab.txt").write_text("\n".join(vocabulary))
     torch.manual_seed(0)
     network = untrained(len(vocabulary), hidden=16, layers=2, heads=2, positions=20)

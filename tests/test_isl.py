@@ -11,7 +11,7 @@ import latticework as lw
 from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.isl import isl_curve, scored
+from latticework.experiments.tasks.isl import isl_curve, score_curves
 from latticework.experiments.tasks.measures.sampling_likelihood import (
     CELLS,
     ValidationISL,
@@ -75,7 +75,7 @@ def test_prefixes_get_the_beta_of_their_own_size():
     noise = (torch.rand(160, 40, generator=rng) < 0.1).float()
     rows = (prototypes.repeat(40, 1) - noise).abs()
     samples, valid, points, sizes = rows[:100], rows[100:140], rows[140:], [2, 10, 100]
-    curves, of_valid = scored(samples, valid, points, sizes)
+    curves, of_valid = score_curves(samples, valid, points, sizes)
     one, own, betas = (curves[name].tolist() for name in ("isl", "isl_own_beta", "own_beta"))
     for n, shared, found, beta in zip(sizes, one, own, betas, strict=True):
         assert beta == best_beta(histograms(samples[:n], valid))

@@ -370,8 +370,6 @@ def test_unsupported_models_are_refused(sampler, names):
         (lambda: lw.RatesHerding(0.1, 1.5), r"decay must be in \[0, 1\], got 1.5"),
         (lambda: lw.RatesFPCD(statistics="both"), "statistics must be one of"),
         (lambda: lw.SamplePenalization(coding="sign"), "coding must be None or spin"),
-        (lambda: lw.PTDMALA(0.5, [0.9, 0.5]), "ladder must be two numbers or more that fall from"),
-        (lambda: lw.PTDMALA(0.5, [1.0, 1.0]), "ladder must be two numbers or more that fall from"),
     ],
 )
 def test_bad_arguments_are_refused(make, message):

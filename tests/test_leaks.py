@@ -14,27 +14,26 @@ from fakes import fake
 from torch import Generator
 
 import latticework as lw
-import latticework.experiments.tasks.mlm_pretraining as pretraining
 from latticework.data.base import Dataset
-from latticework.data.images import Grey
-from latticework.data.sentences import Blanks, Infilling, Text
+from latticework.data.grey import Grey
+from latticework.data.sentences import Blanks, Infilling
 from latticework.data.splits import split
 from latticework.data.text import bag_of_words
 from latticework.experiments.papers.claims.rates_step_sizes import decay
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import ais, log_odds
-from latticework.experiments.tasks.ebm_learning import Gap, ebm_learning
+from latticework.experiments.tasks.ais import ais
+from latticework.experiments.tasks.ebm_learning import ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
 from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
+from latticework.experiments.tasks.measures.annealer import log_odds
+from latticework.experiments.tasks.measures.learning_progress import Gap
 from latticework.experiments.tasks.measures.sampling_likelihood import ValidationISL
-from latticework.experiments.tasks.mlm_pretraining import SPECIAL
 from latticework.experiments.tasks.regression import regression
 from latticework.experiments.tasks.target import pretrained
 from latticework.experiments.tasks.text_infilling import from_blanks, text_infilling
 from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.experiments.tasks.tune import tune
-from latticework.models.masked_lm import untrained
 from latticework.sampling.annealing import linear
 from latticework.sampling.starts import data_mean, uniform
 
@@ -317,30 +316,3 @@ def test_sentences_are_filled_and_kept_without_their_references(tmp_path):
     log_prob = found[0]["log_prob"]
     assert log_prob == sorted(log_prob, reverse=True)
     assert len(set(log_prob)) > 1
-
-
-def test_held_out_sentences_do_not_train_the_language_model(tmp_path, monkeypatch):
-    """Neither its vocabulary nor its weights."""
-    seen = []
-
-    def learn(sentences, size):
-        seen.append(list(sentences))
-        return [*SPECIAL, "one", "two", "three", "four", "five"]
-
-    monkeypatch.setattr(pretraining, "learn", learn)
-    train = ["one two three", "two three four", "five one"] * 4
-
-    def losses(name, held_out):
-        run = run_in(tmp_path / name)
-        pretraining.mlm_pretraining(
-            model=None, sampler=None, data=Text(train, {"held": held_out}, "made up"), run=run,
-            network=lambda: untrained(10, hidden=8, layers=1, heads=1, positions=16),
-            updates=2, tokens=40, learning_rate=0.01, every=1, sentences=40, share=0.5, half=False,
-        )  # fmt: skip
-        return Record(run.path, {}).metrics
-
-    first = losses("a", ["one two three four five"] * 20)
-    other = losses("b", ["five five", "four four"] * 20)
-    assert first["loss"].tolist() == other["loss"].tolist()
-    assert (first["held_perplexity"] != other["held_perplexity"]).all()  # control
-    assert seen == [train, train]

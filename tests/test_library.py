@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from documented import ROOT
+from hydra.utils import get_object
 
 import latticework
 from latticework.models.base import EnergyModel
@@ -58,7 +59,9 @@ def test_a_function_is_sampled_without_the_packages_of_experiments():
         "DMALA(step_size=0.2, preconditioner=None, preconditioner_power=1)",
         "GWG(flips=2)",
         "DMALA(step_size=inf, preconditioner=None, preconditioner_power=1)",
-        "PTDMALA(step_size=0.2, ladder=[1.0, 0.8, 0.6, 0.4], burn_in=0)",
+        "Tempered(kernel='dmala(step_size=0.2)', rounds=8, levels=None, "
+        "schedule=[0.4, 0.6, 0.8, 1.0], acceptance=None, scales=None, log_odds=None, steps=1, "
+        "hot=0.0, learn_base=None)",
     ]
 
 
@@ -239,3 +242,23 @@ def test_a_check_needs_a_supported_target():
 def test_a_race_says_what_it_cannot_run(words, message):
     with pytest.raises(ValueError, match=message):
         latticework.race(lambda x: x.sum(-1), sites=3, **words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("target.exact", "truths.exact"),
+        ("target.symmetric", "truths.symmetric"),
+        ("target.averaged", "truths.averaged"),
+        ("target.sampled", "truths.sampled"),
+        ("target.stored", "stored_models.stored"),
+        ("ebm_learning.examples", "examples.examples"),
+        ("ebm_learning.Gap", "measures.learning_progress.Gap"),
+        ("ebm_learning.CouplingError", "measures.learning_progress.CouplingError"),
+    ],
+)
+def test_functions_of_tasks_are_found_at_their_old_places(old, new):
+    """A user's YAML names them."""
+    tasks = "latticework.experiments.tasks"
+    with pytest.warns(DeprecationWarning, match=f"{tasks}.{old} moved to"):
+        assert get_object(f"{tasks}.{old}") is get_object(f"{tasks}.{new}")

@@ -12,7 +12,10 @@ from torch import Generator
 
 import latticework as lw
 from latticework.experiments.figures.likelihood import ladders, normalisers
-from latticework.experiments.records.record import load_all
+from latticework.experiments.records.record import Budget, load_all
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks import ais
+from latticework.experiments.tasks import log_z as log_z_task
 from latticework.models.transfer_matrix import log_z, torus
 from latticework.sampling import annealing
 from latticework.sampling.annealing import (
@@ -259,6 +262,39 @@ def test_a_run_estimates_log_z(estimator, engine, tmp_path, request):
     else:
         with pytest.raises(LookupError, match="no record holds ladders"):
             ladders([record])
+
+
+# Values that fall along a chain of 20 sites: 21 of 2^20 states are possible.
+FALLING = lw.Factors([((i, i + 1), [[0.0, -math.inf], [0.1, 0.2]]) for i in range(19)])
+WITH_ZEROS = [name for name in TARGETS if TARGETS[name].model.softened() is not None]
+
+
+@pytest.mark.parametrize("estimator", ["ais", "smc"])
+@pytest.mark.parametrize("name", [*WITH_ZEROS, "falling"])
+def test_the_tasks_soften_zeros_along_the_path(name, estimator, tmp_path):
+    """As tempering does; chains from impossible states count."""
+    model = FALLING if name == "falling" else TARGETS[name].model
+    settings = {"run": Run(tmp_path), "budget": Budget(200, 300, 300), "path": lw.GeometricPath}
+    log_z_task.log_z(
+        model=model, sampler=lw.Gibbs(), data=None, estimator=estimator, runs=10, **settings
+    )
+    notes, truth = settings["run"].notes, float(lw.exact(model).log_z)
+    assert abs(notes["log_z"] - truth) < max(5 * notes["log_z_error"], 1e-5)
+    assert notes["log_z_low"] <= truth + 1e-5
+
+
+def test_task_ais_softens_zeros_too(tmp_path):
+    run = Run(tmp_path)
+    ais.ais(
+        model=FALLING, sampler=lw.GibbsSweep(), data=None, run=run, budget=Budget(200, 300, 300),
+        path=lw.GeometricPath, betas=linear, back=0,
+    )  # fmt: skip
+    truth = float(lw.exact(FALLING).log_z)
+    assert abs(run.notes["log_z"] - truth) < 5 * run.notes["log_z_error"]
+    assert run.notes["ess"] > 20
+    hard, rng = lw.GeometricPath(FALLING), Generator().manual_seed(0)  # control
+    with pytest.raises(ValueError, match="all of 200 draws from beta = 0 are impossible"):
+        anneal(lw.Gibbs(), hard, hard.draw(200, rng), linear(300), rng)
 
 
 def test_the_evaluations_count_learning(tmp_path):

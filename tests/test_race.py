@@ -119,7 +119,7 @@ def test_every_exact_sampler_takes_part_by_default(file, tmp_path, capsys):
     table = pd.read_csv(folder / "race.csv")
     exact = {"acs", "avg", "dhams", "dlmc", "dlmcf", "dmala", "edlp", "gibbs", "gwg"}
     exact |= {"hamming_ball", "locally_balanced", "pafs", "pafs_with_replacement", "pavg"}
-    exact |= {"pt_dmala", "random_walk", "rmala", "tempered"}
+    exact |= {"random_walk", "rmala", "tempered"}
     assert set(table["sampler"]) == exact
     assert "left out: block_gibbs (BlockGibbs needs" in page
     assert "left out: dsvgd, dula, " in page
@@ -330,7 +330,7 @@ def summed(domain):
 
 RBM, RING = TARGETS["rbm"].model, TARGETS["ring"].model
 ROWS, FIELD = lw.synthetic_regression(40, 6), lw.DenseIsing(torch.zeros(6, 6), 0.1)
-TEMPERED = lw.PTDMALA(0.2, ladder=(1.0, 0.7, 0.4))
+TEMPERED = lw.Tempered(lw.DMALA(0.2), schedule=[0.4, 0.7, 1.0])
 
 
 @pytest.mark.parametrize(

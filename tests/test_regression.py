@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from latticework.data.splits import repeated, split
-from latticework.data.tables import sklearn_table
+from latticework.data.published_tables import sklearn_table
+from latticework.data.splits import count_repeated, split
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.regression import (
@@ -44,7 +44,7 @@ def test_what_is_recorded_is_what_the_states_predict(tmp_path):
     run = sampled(tmp_path, DMALA(0.1), data)
     record = Record(tmp_path, {})
     assert list(record.metrics["step"]) == list(range(0, 41, 4))
-    counts = {"train": len(data.train), "test": len(data.test), "repeated": repeated(data)}
+    counts = {"train": len(data.train), "test": len(data.test), "repeated": count_repeated(data)}
     assert run.notes["rows"] == {**counts, "between": 0}
     assert (record.metrics.coverage == 0).all()  # all targets are 0 and 1
 

@@ -580,7 +580,7 @@ def test_a_random_target_is_refused():
 
 def test_a_sampler_that_needs_a_burn_in_says_so():
     x = torch.zeros(4, 5)
-    with pytest.warns(lw.ConvergenceWarning, match="PTDMALA leaves .*; give a burn_in"):
+    with pytest.warns(lw.ConvergenceWarning, match="Tempered leaves .*; give a burn_in"):
         draw(sampler="pt_dmala", x=x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -36,7 +36,6 @@ TASKS = {
     "isl": (*RBM, "pretrain=random"),
     "regression": ("model=bayes_net", "model.hidden=3", "data=compas"),
     "text_infilling": ("model=mini_bert", "data=sentences"),
-    "mlm_pretraining": ("data=corpus",),
 }
 # Whole numbers of a task that are work, and how much of each smoke may have.
 WORK = {

@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(storage)
         return optuna.storages.InMemoryStorage()
 
-    monkeypatch.setattr(study, "_open_storage", opened)
+    monkeypatch.setattr(study, "open_storage", opened)
     return names
 
 

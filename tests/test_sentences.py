@@ -1,4 +1,4 @@
-"""Sentences with blanks, their references, and the corpus of the small language model."""
+"""Sentences with blanks, and their references."""
 
 import json
 import lzma
@@ -11,14 +11,11 @@ import pytest
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.sentences import (
     Blanks,
-    Corpus,
     Sentences,
     blanks_of,
     eligible,
     normalise,
-    sentences_of,
 )
-from latticework.experiments.tasks.mlm_pretraining import SPECIAL, encode, learn, tokenizer_of
 
 FOLDER = "bert_gen_sentences"
 
@@ -94,17 +91,11 @@ def test_the_real_files():
     assert not any("``" in s or "@@unknown@@" in s for s in data.references["tbc"])
     assert any("[UNK]" in s for s in data.references["wt103"])
     assert data.variant == "5,000 sentences each of tbc and wt103"
-    text = Corpus(strict=True, limit=5).load()
-    assert text.variant == "reviews (imdb) and reference sentences (tbc, wt103)"
 
 
 def test_files_of_another_size_are_named_by_what_they_hold(root):
     found = "102 sentences of tbc and 102 sentences of wt103"
     assert Sentences(root=root).load().variant == found
-    corpus = "reviews (imdb{}) and reference sentences ({})"
-    assert Corpus(root=root).load().variant == corpus.format(", 200 reviews", found)
-    assert Corpus(root=root, limit=200).load().variant == corpus.format("", found)
-    assert Corpus(root=root, limit=300).load().variant == corpus.format(", 200 reviews", found)
 
 
 def test_too_few_sentences_are_refused(root):
@@ -118,20 +109,8 @@ def test_too_few_sentences_are_refused(root):
 def test_a_file_without_sentences_is_damaged(root, content):
     path = Path(root) / FOLDER / "tbc.5k.txt"
     path.write_bytes(content)
-    for loader in (Sentences(root=root), Corpus(root=root)):
-        with pytest.raises(DamagedFileError, match=r"tbc\.5k\.txt"):
-            loader.load()
-
-
-def test_a_corpus_that_cannot_be_split_is_refused(tmp_path):
-    file = tmp_path / "own.txt"
-    file.write_text("One line of five words.\n")
-    with pytest.raises(ValueError, match="1 texts with 0 sentences of 4 to 80 words to train on"):
-        Corpus(files=[str(file)]).load()
-    with pytest.raises(ValueError, match="limit must be at least 2 texts, .* got -5"):
-        Corpus(limit=-5)
-    with pytest.raises(ValueError, match="held_out must be between 0 and 1, got 1"):
-        Corpus(held_out=1)
+    with pytest.raises(DamagedFileError, match=r"tbc\.5k\.txt"):
+        Sentences(root=root).load()
 
 
 def test_a_sentence_of_ones_own():
@@ -150,45 +129,3 @@ def test_pieces_are_joined_to_the_word_before():
     assert Blanks(("a", "b"), (0,), "test").filled(["##s"]) == ("##s", "b")
     with pytest.raises(ValueError, match="index below 2"):
         Blanks(("a", "b"), (2,), "test")
-
-
-def test_the_corpus_never_holds_what_may_be_drawn(root):
-    text = Corpus(root=root, repeats=3).load()
-    trained = set(text.train)
-    for seed in range(5):
-        for blank in Sentences(root=root, seed=seed).load().blanks:
-            assert " ".join(blank.words) not in trained
-            assert " ".join(blank.words) in text.held_out[blank.origin]
-    lines = (Path(root) / FOLDER / "tbc.5k.txt").read_text().splitlines()
-    others = {" ".join(words) for words in map(normalise, lines) if len(words) == 10}
-    assert others
-    assert all(text.train.count(sentence) == 3 for sentence in others)
-    assert len(text.held_out["reviews"]) == 4  # one review in a hundred, of two sentences each
-    assert not set(text.held_out["reviews"]) & trained - {"It has two sentences!"}
-
-
-def test_a_corpus_of_ones_own_files(tmp_path):
-    file = tmp_path / "own.txt"
-    file.write_text("\n".join(f"Line {i} has five words. And here is another." for i in range(50)))
-    text = Corpus(files=[str(file)], held_out=0.1, limit=20).load()
-    assert len(text.train) == 36
-    assert len(text.held_out["corpus"]) == 4
-    assert text.variant == "sentences of own.txt"
-
-
-def test_texts_are_cut_into_sentences():
-    text = 'He said "no way!" Then he left.<br /><br />I (really) liked it. Ok. Mr. x went to it?'
-    assert list(sentences_of([text])) == [
-        'He said "no way!"', "I (really) liked it.", "x went to it?"
-    ]  # fmt: skip
-
-
-def test_a_vocabulary_is_learned_and_sentences_are_cut_to_length():
-    vocabulary = learn(["Unbelievable things happened there"] * 5, 60)
-    assert tuple(vocabulary[:5]) == SPECIAL
-    assert "things" in vocabulary
-    tokenizer = tokenizer_of(vocabulary)
-    corpus = encode(tokenizer, ["things happened", "there " * 30], 8)
-    first, second = (corpus.tokens[corpus.starts[i] : corpus.starts[i + 1]] for i in (0, 1))
-    assert tokenizer.decode(first.tolist()) == "things happened"
-    assert (first[0], first[-1], len(second)) == (2, 3, 8)

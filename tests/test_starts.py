@@ -5,7 +5,7 @@ from torch import Generator
 
 from latticework.data.base import Dataset
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import sampled
+from latticework.experiments.tasks.truths import sampled
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.sampling.starts import bernoulli, data_mean, uniform

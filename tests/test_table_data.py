@@ -15,7 +15,7 @@ import torch
 
 from latticework.data.files import DamagedFileError, MissingFileError
 from latticework.data.images import Caltech
-from latticework.data.splits import repeated, rows_among, split, unit_range
+from latticework.data.splits import count_repeated, rows_among, split, unit_range
 from latticework.data.tables import COMPAS, Adult, Blog, News, NewsPartial
 from latticework.scripts.fetch_data import CONF
 
@@ -392,7 +392,7 @@ def test_the_real_tables(loader, settings, sizes, columns):
 def test_the_pages_say_how_many_test_rows_are_training_rows(loader, words, pages):
     data = loader.load()
     images = isinstance(loader, Caltech)
-    count = rows_among(data.test, data.train) if images else repeated(data)
+    count = rows_among(data.test, data.train) if images else count_repeated(data)
     for name in pages:
         note = (CONF.parent / f"docs/results/notes/{name}.md").read_text()
         assert words.format(count, len(data.test)) in " ".join(note.split())

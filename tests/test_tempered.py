@@ -11,6 +11,7 @@ import pytest
 import torch
 from command import command_line
 from exactness import p_value
+from hydra.utils import instantiate
 from plain import agree
 from scipy.stats import binom
 from scipy.stats import t as student
@@ -877,3 +878,13 @@ def test_a_kernel_that_does_not_swap_is_refused_on_subsets():
     model = lw.Function(lambda x: x.sum(-1), lw.Subset(6, 2))
     with pytest.raises(lw.UnsupportedModelError, match="DMALA needs sites that move on their"):
         lw.sample(model, lw.Tempered("dmala"), chains=4, steps=10, diagnose=False)
+
+
+def test_pt_dmala_is_tempering_also_under_its_old_name():
+    """In a user's Python and YAML, for one release."""
+    expected = lw.Tempered(lw.DMALA(0.3), schedule=[0.5, 1.0])
+    with pytest.warns(DeprecationWarning, match=r"write Tempered\(DMALA\(0.3\), schedule"):
+        assert lw.PTDMALA(0.3, [1.0, 0.5]) == expected
+    old = {"_target_": "latticework.samplers.pt_dmala.PTDMALA", "step_size": 0.3}
+    with pytest.warns(DeprecationWarning, match="burn_in has no effect"):
+        assert instantiate({**old, "ladder": [1.0, 0.5], "burn_in": 9}) == expected

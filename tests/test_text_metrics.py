@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from nltk.translate.bleu_score import corpus_bleu
 
-from latticework.experiments.tasks.text_infilling import References, bleu, scores, self_bleu, unique
+from latticework.experiments.tasks.measures.text_scores import (
+    References,
+    bleu,
+    scores,
+    self_bleu,
+    unique,
+)
 
 
 def chance(rng, count, words, shortest=1, longest=12):

@@ -14,7 +14,8 @@ from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import hash_model
-from latticework.experiments.tasks.target import RECIPES, ensure_trained, random, stored
+from latticework.experiments.tasks.stored_models import stored
+from latticework.experiments.tasks.target import RECIPES, ensure_trained, random
 
 OFFLINE = ("data.download=false", "data.root=null")  # the bundled digits, out loud
 LEARNED = {

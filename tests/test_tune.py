@@ -14,12 +14,19 @@ import latticework as lw
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import tune as task
+from latticework.experiments.tasks.measures import objective as measuring
 from latticework.samplers.base import evaluate
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import starts
 from latticework.sampling.metrics import Steps
 from latticework.sampling.tuning.space import check_space, numbers, round_fields, suggest
-from latticework.sampling.tuning.study import best, complete, join_shared_study, startup
+from latticework.sampling.tuning.study import (
+    best_trial,
+    completed_trials,
+    count_random_trials,
+    join_study,
+    run_trials,
+)
 
 MODEL = lw.Lattice([3, 3], 0.1, 0.2)
 STEP_SIZE = {"step_size": {"low": 0.02, "high": 3.0, "log": True}}
@@ -89,7 +96,7 @@ def test_an_undefined_value_is_the_worst_in_both_directions():
         ("log_rmse", None, np.inf),
         ("x", 0.7, np.inf),
     ):
-        assert task.Objective.of(name, None, goal).score(np.nan) == worst
+        assert measuring.Objective.of(name, None, goal).score(np.nan) == worst
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,7 @@ def test_a_constant_coordinate_makes_a_trial_the_worst(tmp_path):
 def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypatch):
     steps = []
 
-    class Counted(task.Chain):
+    class Counted(measuring.Chain):
         """Record the number of steps of each trial, times the flips per step."""
 
         def __init__(self, sampler, *arguments, every, **settings):
@@ -171,8 +178,10 @@ def test_a_budget_of_seconds_gives_a_slow_setting_fewer_steps(tmp_path, monkeypa
             super().advance()
             steps[-1] += self.steps_at_once
 
-    monkeypatch.setattr(task, "Chain", Counted)
-    monkeypatch.setattr(task, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips)
+    monkeypatch.setattr(measuring, "Chain", Counted)
+    monkeypatch.setattr(
+        measuring, "seconds_per_step", lambda sampler, *_, **__: 0.01 * sampler.flips
+    )
     run_tune(
         tmp_path, lw.GWG(), "gwg", {"flips": {"low": 1, "high": 4}},
         objective="changed", seconds=2.4, budget=Budget(8, 200, 10),
@@ -185,76 +194,67 @@ def storage(request, tmp_path):
     return request.param.format(tmp_path)
 
 
-def opened(storage, run, trials=4):
-    """A study with the seeds of `run`, and the trials for its process."""
-    return join_shared_study(
-        "study", trials, storage=storage, record=run.path, outputs=run.outputs,
-        seed=lambda slot: 100 * run.seed + slot, direction="minimize",
-    )  # fmt: skip
-
-
-def search(study, trial):
-    point = trial.suggest_float("x", 0, 1)
-    trial.set_user_attr("value", point)
-    study.tell(trial, point)
-    return point
-
-
-def test_two_processes_share_the_trials_of_a_study(tmp_path, storage):
-    """Two searchers in turn: they never ask for the same point, and see the same final study."""
-    (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / name)) for name in "ab")
+def search(tmp_path, storage, trials=4, name="study"):
+    """A study, its points in the order of their trials, and an iterator that runs trials."""
+    study = join_study(name, storage=storage, locks=tmp_path / "locks", direction="minimize")
     points = []
-    for _ in range(2):
-        ahead = next(mine)
-        points += [search(second, next(theirs)), search(first, ahead)]
-    assert next(mine, None) is None
-    assert next(theirs, None) is None
+
+    def objective(trial):
+        points.append(trial.suggest_float("x", 0, 1))
+        return points[-1]
+
+    return study, points, run_trials(study, objective, trials, lambda number: number)
+
+
+def test_processes_of_a_study_try_different_points_and_make_one_choice(tmp_path, storage):
+    """Two in turn, each with the same seed."""
+    (first, mine, made), (second, theirs, others) = (search(tmp_path, storage) for _ in range(2))
+    for step in (made, others, made, others):
+        next(step)
+    assert next(made, None) is None is next(others, None)
+    points = [*mine, *theirs]
     assert len(set(points)) == 4
     for study in (first, second):
-        assert list(complete(study, 4)) == [0, 1, 2, 3]
-        assert best(study, 4).params == {"x": min(points)}
+        assert len(completed_trials(study, 4)) == 4
+        assert best_trial(study, 4).params == {"x": min(points)}
 
 
-def test_the_trial_of_a_process_that_died_is_run_again_by_another(tmp_path, storage):
-    undisturbed, trials = opened(f"{storage}2", Run(tmp_path / "a"))
-    expected = [search(undisturbed, trial) for trial in trials]
-
-    study, trials = opened(storage, Run(tmp_path / "a"))
-    search(study, next(trials))
-    left = next(trials).number
-    trials.close()  # lets go of the lock, as a kill does
-    other, rest = opened(storage, Run(tmp_path / "b"))
-    for trial in rest:
-        search(other, trial)
-    assert other.trials[left].state == optuna.trial.TrialState.FAIL
-    assert [trial.params["x"] for trial in complete(other, 4).values()] == expected
-    assert next(opened(storage, Run(tmp_path / "a"))[1], None) is None  # what was killed comes back
+def test_a_trial_that_is_complete_after_the_last_one_changes_no_choice(tmp_path, storage):
+    """That of a process that was slow; all others have made their choice."""
+    slow, *_ = search(tmp_path, storage)
+    late = slow.ask()
+    study, points, made = search(tmp_path, storage)
+    list(made)
+    slow.tell(late, -1.0)
+    assert slow.best_trial.number == late.number
+    for each in (slow, study):
+        assert [trial.params["x"] for trial in completed_trials(each, 4)] == points
+        assert best_trial(each, 4).params == {"x": min(points)}
 
 
-def test_a_process_waits_for_the_last_trial_of_another(tmp_path, storage, monkeypatch):
-    """Otherwise it would choose among fewer trials than the other process."""
-    (first, mine), (second, theirs) = (opened(storage, Run(tmp_path / n), 2) for n in "ab")
-    slow = next(mine)
-    search(second, next(theirs))
-    waited = []
-
-    def pause(seconds):
-        waited.append(seconds)
-        search(first, slow)
-
-    monkeypatch.setattr("latticework.sampling.tuning.study.time.sleep", pause)
-    assert next(theirs, None) is None
-    assert len(waited) == 1
-    assert len(complete(second, 2)) == 2
+def test_a_search_goes_on_after_a_process_that_died(tmp_path, storage):
+    """Killed (its trial stays as it is), or by an error (its trial has failed)."""
+    killed, *_ = search(tmp_path, storage)
+    killed.ask()
+    study, points, made = search(tmp_path, storage)
+    next(made)
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(lambda trial: (_ for _ in ()).throw(KeyboardInterrupt), n_trials=1)
+    again, more, rest = search(tmp_path, storage)
+    list(rest)
+    assert [trial.params["x"] for trial in completed_trials(again, 4)] == [*points, *more]
+    assert len(set(points + more)) == 4
 
 
-def test_processes_of_one_study_need_one_outputs_folder(tmp_path):
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    _, here = opened(storage, Run(tmp_path / "here" / "a"))
-    _, there = opened(storage, Run(tmp_path / "there" / "a2"))
-    next(here)
-    with pytest.raises(ValueError, match="need the same outputs folder"):
-        next(there)
+def test_a_database_gets_signs_of_life_of_a_trial(tmp_path, monkeypatch):
+    """By which Optuna tells that a process has died."""
+    beats = []
+    monkeypatch.setattr(
+        optuna.storages.RDBStorage, "record_heartbeat", lambda _, trial: beats.append(trial)
+    )
+    *_, made = search(tmp_path, f"sqlite:///{tmp_path / 'study.db'}")
+    next(made)
+    assert len(beats) == 1
 
 
 @pytest.mark.slow
@@ -293,7 +293,7 @@ def test_searches_of_two_models_or_samplers_do_not_begin_at_the_same_points(tmp_
         )  # fmt: skip
         points.append(set(rows(run)["step_size"]))
     assert len(set.union(*points)) == 9
-    assert [startup(trials) for trials in (1, 3, 12, 16, 100)] == [1, 1, 4, 6, 10]
+    assert [count_random_trials(trials) for trials in (1, 3, 12, 16, 100)] == [1, 1, 4, 6, 10]
 
 
 def test_apply_writes_where_hydra_reads_and_spares_the_papers_numbers(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 import latticework as lw
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.measures.validity import StuckError, Validity
 from latticework.experiments.tasks.sampling import sample
-from latticework.experiments.tasks.target import StuckError, Validity
 from latticework.samplers import NAMES
 from latticework.sampling.chain import Chain
 from latticework.sampling.naming import parse_sampler

@@ -26,7 +26,7 @@ from torch.optim import Adam
 from latticework.data.base import Dataset
 from latticework.experiments.papers.docs_pages import replace_block
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ebm_learning import Learning
+from latticework.experiments.tasks.buffer_learning import Learning
 from latticework.models.resnet import ResNet
 from latticework.samplers.langevin import DMALA
 from latticework.sampling.chain import capture, deep_copy, make_block

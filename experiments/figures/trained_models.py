@@ -1,5 +1,7 @@
 """Tables of trained RBMs, and of the settings of their samplers, with what chooses among them."""
 
+from typing import Any
+
 import pandas as pd
 
 from latticework.experiments.records.estimates import estimate, last_reading
@@ -76,9 +78,9 @@ def settings(records: list[Record]) -> pd.DataFrame:
     if not scored:
         raise LookupError("no record has a validation ISL; run task=isl")
     headings, parts = settings_table(scored)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for texts, runs in parts:
-        row = dict(zip(headings, texts, strict=True))
+        row: dict[str, Any] = dict(zip(headings, texts, strict=True))
         row["validation ISL"] = estimate(record.document["validation_isl"] for record in runs)
         rows.append(row)
     rows.sort(key=lambda row: (row.get("sampler", ""), -row["validation ISL"].mean))

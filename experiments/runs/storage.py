@@ -123,22 +123,6 @@ def convert_write_errors(target: Path, size: int | None = None) -> Iterator[None
         ) from error
 
 
-@contextmanager
-def staged_folder(target: Path) -> Iterator[Path]:
-    """An empty temporary folder. At the end of the block, its files replace those in `target`."""
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    with convert_write_errors(target):
-        try:
-            partial.mkdir(parents=True)
-            yield partial
-            target.mkdir(exist_ok=True)
-            for file in partial.iterdir():
-                file.replace(target / file.name)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
 def serialise_checkpoint(document: Any) -> Content:
     """`document` serialised by torch.save, in memory.
 

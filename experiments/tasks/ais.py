@@ -9,40 +9,28 @@ validation rows is used (Zhang et al. 2022, App. I.4).
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from latticework.data.base import Dataset, fixed_subset
+from latticework.experiments.records import likelihood
 from latticework.experiments.records.estimates import Estimate, KeyNumber
-from latticework.experiments.records.likelihood import (
-    likelihood_or_ends,
-    log_z_lower_bound,
-    log_z_or_ends,
-    log_z_upper_end,
-)
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.likelihood import log_odds, score_rows
+from latticework.experiments.tasks.measures.annealer import (
+    Annealer,
+    kernel_for_path,
+    log_odds,
+    mean_log_likelihood,
+)
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.sampling.adaptation import Adaptation, run_adaptation
-from latticework.sampling.annealing import (
-    Annealing,
-    AnnealingKernel,
-    LogNormaliser,
-    anneal,
-    estimate_log_normaliser,
-    require_exact,
-    start,
-    stepper,
-)
-from latticework.sampling.engine import NotCompiledError
-from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling import annealing
+from latticework.sampling.adaptation import Adaptation
 from latticework.sampling.loop_state import LoopState
 
 log = logging.getLogger(__name__)
@@ -80,7 +68,7 @@ def ais(
     steps is no multiple of `every`, if there is a single chain in a direction, or if the model
     should be learned and is not (`experiments.tasks.target`).
     """
-    require_exact(kernel := kernel or sampler)
+    annealing.require_exact(kernel := kernel or sampler)
     if adapt is not None:
         adapt.blocks(kernel)  # raises an error now, and not after hours of trials
     numbers = {"burn_in": burn_in, "trial_steps": trial_steps if candidates else 0}
@@ -94,7 +82,7 @@ def ais(
         model = ensure_trained(model, data, run, pretrain)
     states = candidates(model=model, sampler=sampler, data=data, run=run) if candidates else {}
     model = model.requires_grad_(False).to(run.device)
-    annealed = path(model, log_odds(data)).to(run.device)
+    annealed = path(model, log_odds(data)).with_soft_zeros().to(run.device)
     kernel = kernel_for_path(run, kernel, annealed, adapt)
     annealer = Annealer(run, kernel, annealed, budget, float(annealed.log_z_start()))
     if states:
@@ -110,7 +98,10 @@ def ais(
     if data is None:
         return
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
-    scores = {"valid": score_rows(model, valid, log_z), "test": score_rows(model, test, log_z)}
+    scores = {
+        "valid": mean_log_likelihood(model, valid, log_z),
+        "test": mean_log_likelihood(model, test, log_z),
+    }
     run.note(log_likelihood=scores)
     if back:
         annealer.run_reverse(data, ladder, kernels, back, burn_in)
@@ -130,170 +121,19 @@ def headline(record: Record) -> list[KeyNumber]:
         value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
         return KeyNumber(name, value, error, "chains", **more)
 
-    numbers = [number("log_z", log_z_or_ends(record), beside=beside)]
+    numbers = [number("log_z", likelihood.log_z_or_ends(record), beside=beside)]
     for name, end in (
-        ("at_least", log_z_lower_bound(record)),
-        ("from_rows", log_z_upper_end(record)),
+        ("at_least", likelihood.log_z_lower_bound(record)),
+        ("from_rows", likelihood.log_z_upper_end(record)),
     ):
         if end is not None:
             numbers.append(number(f"log_z_{name}", end))
     if "log_likelihood" in document:
-        numbers.append(number("test_log_likelihood", likelihood_or_ends([record]), better="higher"))
+        numbers.append(
+            number("test_log_likelihood", likelihood.likelihood_or_ends([record]), better="higher")
+        )
     chains = Estimate(record.budget.chains)
     return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
-
-
-def kernel_for_path(
-    run: Run, kernel: Sampler, path: AnnealedModel, adapt: Adaptation | None = None
-) -> Sampler:
-    """The kernel that chains move by; engine=fused compiles whole steps of AIS with `kernel`.
-
-    Raises NotCompiledError for engine=fused with an adaptation.
-    """
-    if run.engine != "fused":
-        return run.select_kernel(kernel, path)
-    if adapt is not None:
-        raise NotCompiledError(
-            "engine=fused is not possible: a step would be compiled for each block of betas, whose "
-            "kernels the adaptation chooses; use engine=auto or adapt=none"
-        )
-    return kernel
-
-
-@dataclass(eq=False)
-class Passage(LoopState):
-    """Chains on their way along the path."""
-
-    chains: Annealing
-    rng: Generator
-
-
-@dataclass(eq=False)
-class Pilot(LoopState):
-    x: Tensor  # where its chains are
-    rng: Generator
-    chosen: list[dict[str, Any]]  # fields of the kernel, of each block so far
-
-
-@dataclass(frozen=True)
-class Annealer:
-    """Takes chains along the path, or the particles of `runs` runs of SMC.
-
-    `base` is log Z at its start.
-    """
-
-    run: Run
-    kernel: Sampler
-    path: AnnealedModel
-    budget: Budget
-    base: float
-    runs: int = 0
-
-    def run_annealing(
-        self, name: str, x: Tensor, betas: Tensor, kernels: Sequence[Sampler], forward: bool
-    ) -> tuple[LogNormaliser, Annealing]:
-        """Take chains from `x` along `betas`, with a row of metrics.csv at each reading.
-
-        There is a kernel for each block of betas. A new one costs a new CUDA graph on a GPU.
-        """
-        run, every, kernel = self.run, self.budget.every, kernels[0]
-        betas = betas.to(run.device)
-        with torch.no_grad():
-            memory = Passage(start(kernel, self.path, x, betas), run.rng(name))
-        step = None
-        for block in run.resumable(memory, name, total=len(kernels)):
-            with torch.no_grad():
-                if step is None or kernels[block - 1] is not kernel:
-                    kernel = kernels[block - 1]
-                    chains, rng = memory.chains, memory.rng
-                    fused = None
-                    if run.engine == "fused":
-                        move, most = AnnealingKernel(kernel, betas, self.runs), len(betas) - 1
-                        fused = run.select_kernel(move, self.path, (), x, most, every)
-                    step = stepper(chains, kernel, self.path, betas, rng, every, self.runs, fused)
-                memory.chains = step(memory.chains)
-            found = self.estimated(memory.chains)
-            run.log(
-                block * every,
-                forward=forward,
-                beta=betas[block * every],
-                log_ratio=found.value,
-                ess=found.ess,
-            )
-        return self.estimated(memory.chains), memory.chains
-
-    def estimated(self, chains: Annealing) -> LogNormaliser:
-        rng = self.run.rng("bootstrap", device="cpu")
-        return estimate_log_normaliser(chains.log_weight.cpu(), rng, self.runs)
-
-    def pilot(self, rule: Adaptation, ladder: Tensor) -> list[Sampler]:
-        """A kernel for each block of betas, with the fields that `rule` chooses at its middle beta.
-
-        The pilot's own chains move along the path and stop at each of these betas for the steps of
-        the rule. The kernels are then frozen. They do not depend on the chains of the run, so the
-        weights stay unbiased. The fields are noted as `frozen`, a list for each.
-        """
-        run, path, every = self.run, self.path, self.budget.every
-        middle = ladder[(every + 1) // 2 :: every].to(run.device)
-        rng = run.rng("pilot")
-        memory = Pilot(path.draw(self.budget.chains, rng), rng, [])
-        kernel: Any = self.kernel
-        for block in run.resumable(memory, "pilot", total=self.budget.readings):
-            before = replace(kernel, **(memory.chosen[-1] if memory.chosen else {}))
-            path.move_to(middle[block - 1])
-            found = run_adaptation(rule, before, path, memory.x, memory.rng, run.engine)
-            memory.x, memory.chosen = found.x, [*memory.chosen, found.fields]
-        run.note(frozen={name: [one[name] for one in memory.chosen] for name in memory.chosen[0]})
-        return [kernel_for_path(run, replace(kernel, **one), path) for one in memory.chosen]
-
-    def trial(self, model: EnergyModel, rows: Tensor, ladder: Tensor) -> float:
-        """Mean log-likelihood of `rows`, from a short run."""
-        rng = self.run.rng("trial")
-        x = self.path.draw(self.budget.chains, rng)
-        done = anneal(self.kernel, self.path, x, ladder, rng, self.budget.every)
-        return score_rows(model, rows, self.base + self.estimated(done).value)["mean"]
-
-    def run_forward(
-        self, model: EnergyModel, ladder: Tensor, kernels: Sequence[Sampler]
-    ) -> LogNormaliser:
-        """By chains from independent sites to the model; stored, and log Z noted."""
-        run, base = self.run, self.base
-        x = self.path.draw(self.budget.chains, run.rng("start"))
-        there, last = self.run_annealing("annealing", x, ladder, kernels, forward=True)
-        run.save("log_weight", forward=last.log_weight)
-        run.save("last", x=last.kernel.x)
-        known = exact_if_cheap(model)
-        run.note(
-            log_z=base + there.value,
-            log_z_error=there.error,
-            log_z_bootstrap=there.bootstrap,
-            ess=there.ess,
-            log_z_lower=base + there.bound,
-            log_z_lower_error=there.bound_error,
-            log_z_exact=None if known is None else float(known.log_z),
-        )
-        return there
-
-    def run_reverse(
-        self, data: Dataset, ladder: Tensor, kernels: Sequence[Sampler], back: int, burn_in: int
-    ) -> None:
-        """The upper bound on log Z by `back` chains from training rows to independent sites."""
-        run, base = self.run, self.base
-        rng = run.rng("rows", device="cpu")
-        rows = torch.randint(len(data.train), (back,), generator=rng)
-        x = data.batch(rows, rng).to(run.device)
-        held = torch.ones(burn_in, dtype=ladder.dtype)
-        path = torch.cat((held, ladder.flip(0)))
-        own = [kernels[-1]] * (burn_in // self.budget.every) + [*reversed(kernels)]
-        again, last = self.run_annealing("annealing back", x, path, own, forward=False)
-        run.save("log_weight_back", back=last.log_weight)
-        run.note(
-            log_z_back=base - again.value,
-            log_z_back_error=again.error,
-            ess_back=again.ess,
-            log_z_upper=base - again.bound,
-            log_z_upper_error=again.bound_error,
-        )
 
 
 @dataclass(eq=False)

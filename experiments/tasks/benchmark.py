@@ -25,16 +25,8 @@ from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.metrics import Reference
 from latticework.sampling.targets import why_unsupported
-from latticework.sampling.tuning.setup import (
-    MAX_DRAWS,
-    MIN_DRAWS,
-    WARM_UP,
-    Allowance,
-    SampledRun,
-    TuningSetup,
-    fit_blocks,
-)
-from latticework.sampling.tuning.space import Space, from_numbers, numbers, spaces, with_fields
+from latticework.sampling.tuning import setup
+from latticework.sampling.tuning import space as search_space
 
 # Numbers of a chain that are kept where that allows more than MAX_DRAWS draws.
 MAX_STORED_NUMBERS = 500_000
@@ -70,45 +62,49 @@ def benchmark(
         run.log(0)
         return
     model, reference = target(model, data, run, pretrain, truth)
-    kept = max(MAX_DRAWS, MAX_STORED_NUMBERS // prod(model.domain.shape))
-    course = TuningSetup(model, chains, run.engine, kept)  # type: ignore[arg-type]
-    sampler, space = fit_blocks(sampler, spaces().get(name) or {}, model)
+    max_draws = max(setup.MAX_DRAWS, MAX_STORED_NUMBERS // prod(model.domain.shape))
+    course = setup.TuningSetup(model, chains, run.engine, max_draws)  # type: ignore[arg-type]
+    sampler, space = setup.fit_blocks(sampler, search_space.spaces().get(name) or {}, model)
     fields, learnt = shared_fields(run, course, name, sampler, space, tuning, trials)
-    chosen = with_fields(sampler, fields | learnt)
+    chosen = search_space.with_fields(sampler, fields | learnt)
     run.select_kernel(chosen, model, [ChainAcceptance()], course.draw_starts(run.rng("kernel")))
-    limits = [Allowance.read(text) for text in measuring]
-    if isinstance(chosen, Tempered):  # whose evaluations are those of all levels
+    limits = [setup.Allowance.read(text) for text in measuring]
+    if isinstance(sampler, Tempered) and sampler.schedule is None:  # it learns many levels
         limits = [each for each in limits if each.unit == "seconds"] or limits
     steps = course.steps(chosen, limits)
-    if steps * (1 - WARM_UP) < MIN_DRAWS:
+    if steps * (1 - setup.WARM_UP) < setup.MIN_DRAWS:
         run.note(absent=f"the budget allows {steps} steps, too few to judge")
         run.log(0)
         return
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
     seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
-    stint, found = course.measure_run(chosen, steps, seed)
-    for step, error in errors(stint, reference.mean, points):
+    sampled, diagnosis = course.measure_run(chosen, steps, seed)
+    for step, error in errors(sampled, reference.mean, points):
         spent = {unit: step * cost for unit, cost in costs.items()}
         run.log(step, **spent, **error)
     run.note(
         tuned=fields,
-        steps=stint.steps,
-        acceptance=float(stint.result.acceptance.mean()),
+        steps=sampled.steps,
+        acceptance=float(sampled.result.acceptance.mean()),
         seconds_per_step=costs["seconds"],
         evaluations_per_step=costs["evaluations"],
         sites=model.domain.dim,
-        ess={"min": found.ess, "median": found.ess_median, "energy": finite(found.ess_energy)},
-        r_hat=finite(found.r_hat),
-        still_sites=found.still,
+        ess={
+            "min": diagnosis.ess,
+            "median": diagnosis.ess_median,
+            "energy": finite(diagnosis.ess_energy),
+        },
+        r_hat=finite(diagnosis.r_hat),
+        still_sites=diagnosis.still,
     )
 
 
 def shared_fields(
     run: Run,
-    course: TuningSetup,
+    course: setup.TuningSetup,
     name: str,
     sampler: Sampler,
-    space: Space,
+    space: search_space.Space,
     tuning: Sequence[str],
     trials: int,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -119,7 +115,7 @@ def shared_fields(
     if not space and type(sampler).learn_fields is Sampler.learn_fields:
         return {}, {}
     rng = run.shared_rng("benchmark/tuning", "cpu")
-    allowed = [Allowance.read(text) for text in tuning]
+    allowed = [setup.Allowance.read(text) for text in tuning]
 
     def make() -> dict[str, Tensor]:
         learnt, spent = course.learn_fields(sampler)
@@ -128,32 +124,41 @@ def shared_fields(
         rate = 0.0
         if space:
             fields, rate = course.tune_fields(
-                name, with_fields(sampler, learnt), space, left, trials, rng.initial_seed() % 2**31
+                name,
+                search_space.with_fields(sampler, learnt),
+                space,
+                left,
+                trials,
+                rng.initial_seed() % 2**31,
             )
-        costs = {f"learning/{unit}": cost for unit, cost in spent.items()}
-        found = {f"field/{key}": value for key, value in numbers(fields, space).items()}
-        values = {"rate": rate, **costs, **found}
+        values = {"rate": rate}
+        for unit, cost in spent.items():
+            values[f"learning/{unit}"] = cost
+        for key, value in search_space.numbers(fields, space).items():
+            values[f"field/{key}"] = value
         tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
-        return tensors | {f"learnt/{key}": value for key, value in learnt.items()}
+        for key, tensor in learnt.items():
+            tensors[f"learnt/{key}"] = tensor
+        return tensors
 
     spec = artifact_spec(
         sampler, course.model, run, space=space, chains=course.chains, engine=course.engine,
         budget=[str(each) for each in allowed], trials=trials,
         score="of all steps, with what is learned",
     )  # fmt: skip
-    found = load_or_make_artifact(run, "tuned", spec, make)
+    stored = load_or_make_artifact(run, "tuned", spec, make)
 
     def part(kind: str) -> dict[str, Tensor]:
-        return {key.removeprefix(kind): found[key] for key in found if key.startswith(kind)}
+        return {key.removeprefix(kind): stored[key] for key in stored if key.startswith(kind)}
 
     costs = {unit: float(cost) for unit, cost in part("learning/").items()}
-    run.note(tuned_rate=float(found["rate"]), learning=costs)
+    run.note(tuned_rate=float(stored["rate"]), learning=costs)
     values = {key: float(value) for key, value in part("field/").items()}
-    return from_numbers(values, sampler, space), part("learnt/")
+    return search_space.from_numbers(values, sampler, space), part("learnt/")
 
 
 def errors(
-    stint: SampledRun, mean: Tensor | None, points: int
+    stint: setup.SampledRun, mean: Tensor | None, points: int
 ) -> list[tuple[int, dict[str, float]]]:
     """Log RMSE over sites of the mean of all draws so far, at up to `points` numbers of steps.
 

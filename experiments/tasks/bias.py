@@ -11,17 +11,11 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import KeyNumber, fact_number
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.stationary import (
-    bounds,
-    enumerate_proposal,
-    in_double,
-    l1_distance,
-    stationary_law,
-)
+from latticework.experiments.tasks.measures import stationary
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling import occupancy
 from latticework.sampling.chain import run_chain
-from latticework.sampling.occupancy import Occupancy, noise_floor, pooled_law
 
 ASYMPTOTIC = 1e-3  # biases below this follow the rate for step sizes near 0
 
@@ -45,34 +39,38 @@ def bias(
     independent draws would show. Targets that are not log-quadratic have no `closed_form`. The
     slope of the log distance against 1 / (2 alpha), the rate of Theorem 5.1, is in run.json.
     """
-    exact = in_double(model)
-    bound = bounds(exact)
+    exact = stationary.in_double(model)
+    bound = stationary.bounds(exact)
     quadratic = bound.deviation == 0
     rates, distances = [], []
     for row, size in enumerate(sorted({*step_sizes, *simulated})):
         alpha = size * bound.nearest
         kernel = replace(sampler, step_size=alpha)  # type: ignore[type-var]
-        proposal = enumerate_proposal(kernel, exact)
-        law = stationary_law(proposal.unadjusted)
-        found = own = noise = nan
+        proposal = stationary.enumerate_proposal(kernel, exact)
+        law = stationary.stationary_law(proposal.unadjusted)
+        simulated_bias = bias_to_law = noise = nan
         if size in simulated:
-            counts = _simulated(kernel, model, run, budget, size)
-            empirical = pooled_law(counts)
-            found = float(l1_distance(empirical, proposal.target))
-            own = float(l1_distance(empirical, law))
-            noise = float(noise_floor(counts))
+            counts = _simulate_counts(kernel, model, run, budget, size)
+            empirical = occupancy.pooled_law(counts)
+            simulated_bias = float(stationary.l1_distance(empirical, proposal.target))
+            bias_to_law = float(stationary.l1_distance(empirical, law))
+            noise = float(occupancy.noise_floor(counts))
         small = float(proposal.closed_form_bias) if quadratic else nan
         run.log(
             row,
             step_size=alpha,
             unit=bound.nearest,
-            exact=float(l1_distance(law, proposal.target)),
+            exact=float(stationary.l1_distance(law, proposal.target)),
             closed_form=small,
-            adjusted=float(l1_distance(stationary_law(proposal.adjusted), proposal.target)),
+            adjusted=float(
+                stationary.l1_distance(
+                    stationary.stationary_law(proposal.adjusted), proposal.target
+                )
+            ),
             theorem=bound.theorem(alpha),
             repaired=bound.repaired(alpha),
-            simulated=found,
-            simulated_to_own=own,
+            simulated=simulated_bias,
+            simulated_to_own=bias_to_law,
             noise=noise,
         )
         if 0 < small < ASYMPTOTIC:
@@ -90,13 +88,13 @@ def headline(record: Record) -> list[KeyNumber]:
     return [*slope, *(KeyNumber(f"bias {n}", float(largest[n])) for n in names if n in largest)]
 
 
-def _simulated(
+def _simulate_counts(
     kernel: Sampler, model: EnergyModel, run: Run, budget: Budget, size: float
 ) -> Tensor:
     """How often each chain visits each state, `[chains, states]`, after a burn-in."""
     x = model.domain.uniform(budget.chains, run.rng(f"start/{size}"))
     rng = run.rng(f"chain/{size}")
-    metrics = (Occupancy(),)
+    metrics = (occupancy.Occupancy(),)
     kernel = run.select_kernel(kernel, model, metrics)
     for count in (max(1, budget.steps // 4), budget.steps):
         *_, last = run_chain(kernel, model, x, rng, steps=count, every=count, metrics=metrics)

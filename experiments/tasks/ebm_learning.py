@@ -17,97 +17,26 @@ Besides the metrics, a record holds:
 
 import logging
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from latticework.data.base import Dataset, fixed_subset
+from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
-from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
-from latticework.experiments.tasks.learning.negatives import Replay, Updates, require_data
-from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
+from latticework.experiments.tasks.buffer_learning import Learning
+from latticework.experiments.tasks.learning.negatives import require_data
+from latticework.experiments.tasks.measures.learning_progress import Evaluation
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Binary
+from latticework.moved import find_moved
 from latticework.samplers.base import Sampler
-from latticework.sampling.chain import run_chain
-from latticework.sampling.clock import Clock
-from latticework.sampling.loop_state import to_checkpoint
-from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)
 STORED_CHAINS = 100  # chains in each stored sample
-ROWS = 500  # of the data evaluated at once
-CHUNK = 100  # chains at once that make data: a sweep's memory stays in the processor's cache
-
-
-class Evaluation(ABC):
-    """Scalars by name about a model while it is learned. A frozen dataclass of settings.
-
-    It is called with the model (its exponential moving average, if learning keeps one), the data,
-    and the negative samples of the last update, with gradients off. It may move data to the host.
-    """
-
-    @abstractmethod
-    def __call__(
-        self, model: EnergyModel, data: Dataset, negatives: Tensor
-    ) -> dict[str, Tensor]: ...
-
-
-@dataclass(frozen=True)
-class CouplingError(Evaluation):
-    """Natural log of the RMSE of the learned J against that of `truth`, over all entries.
-
-    Both models must have a `matrix`. Zhang et al. (2022), Figure 5.
-    """
-
-    truth: EnergyModel
-
-    def __call__(self, model: Any, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
-        truth: Any = self.truth
-        found = model.matrix()
-        error = (found + found.T) / 2 - truth.matrix().to(found)
-        return {"log_rmse": error.square().mean().sqrt().log()}
-
-
-@dataclass(frozen=True)
-class Gap(Evaluation):
-    """Mean log pi of validation rows minus that of training rows, and minus that of negatives.
-
-    The first falls when the model overfits. The second is near 0 while the chains follow the model,
-    and far from 0 when learning diverges.
-    """
-
-    rows: int = 1000
-
-    def __call__(self, model: EnergyModel, data: Dataset, negatives: Tensor) -> dict[str, Tensor]:
-        rng = torch.Generator().manual_seed(0)
-        train = data.batch(fixed_subset(torch.arange(len(data.train)), self.rows), rng)
-        valid = mean_log_prob(model, fixed_subset(data.valid, self.rows), negatives.device)
-        return {
-            "above_train": valid - mean_log_prob(model, train, negatives.device),
-            "above_negatives": valid - mean_log_prob(model, negatives, negatives.device),
-        }
-
-
-def mean_log_prob(model: EnergyModel, rows: Tensor, device: torch.device) -> Tensor:
-    """Mean of log pi over `rows` `[n, dim]`, unnormalised."""
-    values = [model(chunk.to(device).float()).double() for chunk in rows.split(ROWS)]
-    return torch.cat(values).mean()
-
-
-class DivergedError(RuntimeError):
-    """The loss or its gradient is not finite or too large; diverged.pt holds the state before."""
 
 
 def ebm_learning(
@@ -177,140 +106,9 @@ def headline(record: Record) -> list[KeyNumber]:
     return last_readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
-@dataclass(init=False, eq=False)
-class Learning(Updates):
-    """Updates with a replay buffer (`negatives.buffer`), timed, averaged and checked."""
+if not TYPE_CHECKING:
 
-    ema: AveragedModel | None
-    clock: Clock  # seconds spent in updates
-    loss: float  # of the last update, NaN before the first
-    norm: float  # of its gradient
-
-    def __init__(
-        self,
-        model: EnergyModel,
-        sampler: Sampler,
-        data: Dataset,
-        run: Run,
-        *,
-        iterations: int,
-        steps: int,
-        batch: int,
-        l1: float,
-        largest_gradient: float,
-        largest_loss: float,
-        stepper: Optimizer,
-        schedule: Callable[..., LRScheduler] | None,
-        ema: float | None,
-        chains: Tensor,
-    ) -> None:
-        if len(chains) > batch and not sampler.stationary_start:
-            log.warning(
-                "%s starts part of its state anew at each update, because a batch is drawn from a "
-                "larger buffer; the negatives are approximate. task.buffer=%d avoids this",
-                *(sampler, batch),
-            )
-        metrics = (Acceptance(), Validity())
-        kernel = run.select_kernel(
-            sampler, model, metrics, chains[:batch], iterations * steps, steps
-        )
-        self.replay = Replay(kernel, chains, steps, batch, metrics)
-        super().__init__(
-            self.replay,
-            model,
-            data,
-            batch,
-            stepper=stepper,
-            schedule=schedule(stepper) if schedule else None,
-            rng=run.rng("negatives"),
-            shuffle=run.rng("batches", device="cpu"),
-        )
-        self.run, self.l1 = run, l1
-        self.largest_gradient, self.largest_loss = largest_gradient, largest_loss
-        self.ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema)) if ema else None
-        self.clock, self.loss, self.norm = Clock(run.device), math.nan, math.nan
-        self.updated = False  # since this process began
-
-    def learn(self, iteration: int) -> None:
-        """An update. Raises DivergedError."""
-        with self.clock:
-            positive = self.positive()
-            value = self.gradient(positive, self.negative(positive))
-            loss, norm = torch.stack((value.float(), self.clip_gradient().float())).tolist()
-            # A chain on its way to infinity passes 1e11 long before: hence the bound on the loss.
-            finite = math.isfinite(loss) and math.isfinite(norm)
-            if not finite or abs(loss) > self.largest_loss:
-                self._diverged(iteration, loss, norm)
-            self.step()
-            if self.ema is not None:
-                self.ema.update_parameters(self.model)
-            self.loss, self.norm = loss, norm
-        self.updated = True
-
-    def clip_gradient(self) -> Tensor:
-        """Add the gradient of the penalty, then clip. Returns the norm before that, a scalar."""
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
-        for parameter in parameters if self.l1 else []:
-            assert parameter.grad is not None
-            parameter.grad.add_(parameter.sign(), alpha=self.l1)
-        return clip_grad_norm_(parameters, self.largest_gradient)
-
-    def averaged_model(self) -> EnergyModel:
-        """The model with the averaged parameters if there are any, else the model itself."""
-        return self.model if self.ema is None else cast(EnergyModel, self.ema.module)
-
-    @torch.no_grad()
-    def log(self, iteration: int, evaluations: Sequence[Evaluation]) -> None:
-        """A row of metrics.csv; acceptance is over the updates since the last row."""
-        chains = self.negatives
-        found = [each(self.averaged_model(), self.data, chains.state.x) for each in evaluations]
-        accepted, tally = chains.carries
-        acceptance = self.replay.metrics[0].read(accepted)
-        if self.updated:
-            warn_of_invalid_steps(self.run, tally, iteration)
-        chains.carries = self.replay.fresh(self.model, chains.state)
-        self.run.log(
-            iteration,
-            seconds=self.clock.seconds,
-            loss=self.loss,
-            gradient=self.norm,
-            **acceptance,
-            **{name: value for reading in found for name, value in reading.items()},
-        )
-
-    def _diverged(self, iteration: int, loss: float, norm: float) -> None:
-        file = self.run.path / "diverged.pt"
-        storage.write_atomically(file, storage.serialise_checkpoint(to_checkpoint(self)))
-        raise DivergedError(
-            f"at update {iteration} the loss is {loss} and the norm of its gradient {norm}; the "
-            f"state before it is in {file}. Try a smaller learning rate, more sampling steps, "
-            "or task.largest_gradient"
-        )
-
-
-def examples(*, run: Run, model: EnergyModel, sampler: Sampler, chains: int, steps: int) -> Dataset:
-    """The final states of `chains` chains after `steps` steps of `sampler`, started uniformly.
-
-    All rows are training rows. They depend on the model seed, not on the run's seed. Raises
-    ValueError unless the model's domain is {0, 1}^dim, as a data set has rows of 0 and 1.
-    """
-    if not (isinstance(model.domain, Binary) and model.domain.is_unit):
-        raise ValueError(
-            "examples for a data set are rows of 0 and 1, and need a model on {0, 1}^dim, got "
-            f"{type(model).__name__} on {model.domain}; choose another model"
-        )
-    model = model.to(run.device)
-
-    def make() -> dict[str, Tensor]:
-        rng, rows = run.shared_rng("examples"), []
-        starts = range(0, chains, CHUNK)
-        for start in run.progress(starts, "examples", len(starts)):
-            x = model.domain.uniform(min(CHUNK, chains - start), rng)
-            *_, last = run_chain(sampler, model, x, rng, steps=steps, every=max(steps, 1))
-            rows.append(last.state.x.byte())
-        return {"x": torch.cat(rows)}
-
-    spec = artifact_spec(sampler, model, run, chains=chains, steps=steps, chunk=CHUNK)
-    x = load_or_make_artifact(run, "examples", spec, make)["x"].cpu()
-    none = x[:0]
-    return Dataset(x, none, none, (x.shape[1],), f"{chains} chains of {type(model).__name__}")
+    def __getattr__(name: str) -> Any:
+        """Names that were here until 0.2."""
+        place = "examples" if name == "examples" else "measures.learning_progress"
+        return find_moved(name, __name__, place, ("examples", "CouplingError", "Gap"))

@@ -18,7 +18,8 @@ from latticework.experiments.tasks.measures.sampling_likelihood import (
     draw_consecutive,
 )
 from latticework.experiments.tasks.target import ensure_trained
-from latticework.models.base import CarriesRates, EnergyModel
+from latticework.models.abilities import CarriesRates
+from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import timing
 
@@ -67,7 +68,7 @@ def isl_curve(
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
     valid, test = valid.to(run.device), test.to(run.device)
-    curves, validation_isl = scored(samples, valid, test, sizes)
+    curves, validation_isl = score_curves(samples, valid, test, sizes)
     run.note(
         spurious_share=isl.spurious_share(samples, data, run.rng("spurious", device="cpu")),
         beta=float(curves["own_beta"][-1]),
@@ -93,7 +94,7 @@ def headline(record: Record) -> list[KeyNumber]:
     ]
 
 
-def scored(
+def score_curves(
     samples: Tensor, valid: Tensor, test: Tensor, sizes: list[int]
 ) -> tuple[dict[str, Tensor], float]:
     """The ISL of `test` under the first n `samples`, for each n of `sizes`; that of `valid`.
@@ -106,8 +107,8 @@ def scored(
     for counted in isl.prefixes(samples, valid, sizes):
         betas.append(isl.best_beta(counted))
     scores = [
-        (isl.score(found, betas[-1]), isl.score(found, beta), beta)
-        for found, beta in zip(isl.prefixes(samples, test, sizes), betas, strict=True)
+        (isl.score(prefix, betas[-1]), isl.score(prefix, beta), beta)
+        for prefix, beta in zip(isl.prefixes(samples, test, sizes), betas, strict=True)
     ]
     columns = torch.tensor(scores, dtype=torch.float64).unbind(1)
     names = ("isl", "isl_own_beta", "own_beta")
@@ -142,7 +143,7 @@ def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
         rng = run.shared_rng("parzen", device="cpu")
         order = torch.randperm(len(data.train), generator=rng)
         rows = data.batch(order, rng).to(run.device)
-        curves, _ = scored(rows, valid.to(run.device), test.to(run.device), sizes)
+        curves, _ = score_curves(rows, valid.to(run.device), test.to(run.device), sizes)
         return {**curves, "size": torch.tensor(sizes), "beta": curves["own_beta"][-1:].clone()}
 
     reference = load_or_make_artifact(run, "parzen", spec | {"seed": run.model_seed}, make)

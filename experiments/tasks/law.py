@@ -4,16 +4,11 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import Estimate, KeyNumber, last_reading
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.stationary import (
-    enumerate_proposal,
-    in_double,
-    l1_distance,
-    stationary_law,
-)
+from latticework.experiments.tasks.measures import stationary
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling import occupancy
 from latticework.sampling.chain import run_chain
-from latticework.sampling.occupancy import Occupancy, independent_floor, pooled_law
 
 
 def law(
@@ -31,10 +26,12 @@ def law(
     that as many independent draws would have, and the largest error of a marginal probability.
     Raises ValueError if the domain cannot be enumerated.
     """
-    proposal = enumerate_proposal(sampler, in_double(model))
-    target, unadjusted = proposal.target, stationary_law(proposal.unadjusted)
-    run.note(states=len(target), unadjusted_bias=float(l1_distance(unadjusted, target)) / 2)
-    metrics = (Occupancy(),)
+    proposal = stationary.enumerate_proposal(sampler, stationary.in_double(model))
+    target, unadjusted = proposal.target, stationary.stationary_law(proposal.unadjusted)
+    run.note(
+        states=len(target), unadjusted_bias=float(stationary.l1_distance(unadjusted, target)) / 2
+    )
+    metrics = (occupancy.Occupancy(),)
     readings = run_chain(
         run.select_kernel(sampler, model, metrics),
         model,
@@ -47,13 +44,13 @@ def law(
     for reading in run.progress(readings, "sampling", budget.readings, -1, budget.every):
         if reading.step == 0:
             continue
-        found = pooled_law(reading.carries[0].counts.cpu())
-        marginals = (found - target) @ proposal.states.flatten(1)
+        pooled = occupancy.pooled_law(reading.carries[0].counts.cpu())
+        marginals = (pooled - target) @ proposal.states.flatten(1)
         run.log(
             reading.step,
-            total_variation=l1_distance(found, target) / 2,
-            to_unadjusted=l1_distance(found, unadjusted) / 2,
-            independent=independent_floor(target, budget.chains * reading.step) / 2,
+            total_variation=stationary.l1_distance(pooled, target) / 2,
+            to_unadjusted=stationary.l1_distance(pooled, unadjusted) / 2,
+            independent=occupancy.independent_floor(target, budget.chains * reading.step) / 2,
             marginal_error=marginals.abs().max(),
         )
 

@@ -6,32 +6,23 @@ Markov's inequality and no upper end, and tempering the hull of its estimates.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimates import Estimate, KeyNumber, finite
+from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.ais import Annealer, kernel_for_path, log_odds
-from latticework.experiments.tasks.sampling import ladders_of
+from latticework.experiments.tasks.measures.annealer import log_odds
+from latticework.experiments.tasks.measures.log_z_by_annealing import by_annealing
+from latticework.experiments.tasks.measures.log_z_by_tempering import by_tempering
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.sums import MultiStepSampler
-from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
-from latticework.sampling.annealing import advance, linear, pilot_betas, require_exact, start
-from latticework.sampling.chain import Chain
-from latticework.sampling.engine import engine_for_adaptation, select_kernel
-from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_step
+from latticework.sampling import annealing
+from latticework.sampling.adaptation import Adaptation
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.ladder_estimates import Levels, levels_of
-from latticework.sampling.loop_state import LoopState
-from latticework.sampling.starts import draw_possible
 
 
 def log_z(
@@ -75,7 +66,7 @@ def log_z(
     if estimator == "tempering":
         by_tempering(model, sampler, log_odds(data), run, budget, adapt)
     else:
-        require_exact(sampler)
+        annealing.require_exact(sampler)
         numbers = runs if estimator == "smc" else 0
         by_annealing(model, sampler, data, run, budget, path, numbers, betas, back, adapt)
     known = exact_if_cheap(model)
@@ -85,136 +76,18 @@ def log_z(
     )
 
 
-def by_annealing(
-    model: EnergyModel,
-    kernel: Sampler,
-    data: Dataset | None,
-    run: Run,
-    budget: Budget,
-    path: Callable[..., AnnealedModel],
-    runs: int,
-    betas: Callable[[int], Tensor] | None,
-    back: int,
-    adapt: Adaptation | None,
-) -> None:
-    """AIS, or with `runs` SMC."""
-    count = EvaluationCounter(model, budget.chains)
-    annealed = path(model, log_odds(data)).to(run.device)
-    base, pilot = float(annealed.log_z_start()), 0
-    if runs and betas is None:
-        rng = run.rng("spacing")
-        x = annealed.draw(budget.chains, rng)
-        ladder, pilot = pilot_betas(kernel, annealed, x, budget.steps, rng)
-    else:
-        ladder = (betas or linear)(budget.steps)
-    kernel = kernel_for_path(run, kernel, annealed, adapt)
-    annealer = Annealer(run, kernel, annealed, budget, base, runs)
-    kernels = [kernel] * budget.readings
-    if adapt:
-        kernels = annealer.pilot(adapt, ladder)
-        pilot += adapt.blocks(kernel) * adapt.steps * budget.readings
-    found = annealer.run_forward(model, ladder, kernels)
-    low, high = found.interval
-    run.note(
-        log_z_low=base + low,
-        log_z_high=finite(base + high),
-        log_z_at_least=base + found.at_least,
-        effective_of=found.chains,
-    )
-    counted = path(count.model, log_odds(data)).to(run.device)
-    x = annealed.draw(budget.chains, run.rng("cost"))
-    chains = start(kernel, counted, x, ladder)
-    count.evaluations = 0.0
-    advance(chains, kernel, counted, ladder, run.rng("cost"), runs)
-    each = count.evaluations or float(budget.chains)
-    if back and data is not None:
-        replace(annealer, runs=0).run_reverse(data, ladder, kernels, back, 0)
-    steps = budget.steps + pilot + budget.steps * back / budget.chains
-    run.note(evaluations=each * steps)
-
-
-@dataclass(eq=False)
-class Tempering(LoopState):
-    chain: Chain
-    levels: list[Levels]  # after each step
-
-
-def by_tempering(
-    model: EnergyModel,
-    sampler: Sampler,
-    odds: Tensor | None,
-    run: Run,
-    budget: Budget,
-    adapt: Adaptation | None,
-) -> None:
-    """Tempering, with log Z of the second half of the steps.
-
-    From independent sites with log-odds `odds`, unless the sampler has its own.
-    """
-    x = draw_possible(model, budget.chains, run.rng("start"))
-    count = EvaluationCounter(model, budget.chains)
-    ladder: Any = sampler if isinstance(sampler, Tempered) else Tempered(sampler)
-    if not ladder.has_base:
-        raise ValueError("sampler.schedule must begin with 0, where log Z is known")
-    if odds is not None and ladder.log_odds is None:
-        ladder = replace(ladder, log_odds=odds)
-    if adapt is not None and (own := by_level(adapt, ladder)):
-        ladder = own
-    elif adapt is not None:
-        rng = run.rng("adaptation")
-        chosen = run_adaptation(adapt, ladder.inner, count.model, x, rng, run.engine).sampler
-        ladder = replace(ladder, kernel=chosen)
-    learner: Any = select_kernel(ladder, model, engine_for_adaptation(run.engine))[0]
-    compiled = isinstance(learner, MultiStepSampler)
-    if compiled:
-        compiling, brief = run.seconds, replace(learner, rounds=1)
-        brief.advance(brief.at(x, model), model, run.rng("compiling"), 1)
-        run.note(compile_seconds=run.seconds - compiling)
-    steps = ladder.learning_steps  # none once it has learned
-    ladder = replace(ladder, **learner.learn_fields(x, model if compiled else count.model))
-    each = evaluations_of_step(ladder, model, x, run.rng("cost"))
-    learning = each * steps / budget.chains if compiled else count.evaluations
-    kernel = run.select_kernel(ladder, model, [], x, budget.steps)
-    memory = Tempering(Chain(kernel, model, x, run.rng("chain"), every=1, metrics=[]), [])
-    for number in run.resumable(memory, "tempering", total=budget.readings, each=budget.every):
-        for _ in range(budget.every):
-            memory.chain.advance()
-            memory.levels.append(levels_of(memory.chain.sampler_state))
-        so_far = ladders_of(memory.chain.sampler_state, memory.levels, number * budget.every)
-        run.log(number * budget.every, barrier=so_far.barrier, trips=so_far.trips.mean())
-    found = ladders_of(memory.chain.sampler_state, memory.levels, budget.steps)
-    estimate = found.log_z
-    assert estimate is not None
-    low, high, plain = found.interval
-    run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
-    run.note(
-        log_z=estimate.value,
-        log_z_low=finite(low),
-        log_z_high=finite(high),
-        log_z_forward=estimate.forward,
-        log_z_backward=estimate.backward,
-        plain=plain,
-        barrier=found.barrier,
-        largest_rejection=float(found.rejections.max()),
-        levels=len(found.schedule),
-        round_trips=float(found.trips.mean()),
-        predicted_round_trips=found.predicted_trips,
-        evaluations=learning + each * budget.steps,
-    )
-
-
 def headline(record: Record) -> list[KeyNumber]:
     """Log Z with its interval beside the exact value, the Markov bound, and the costs, in nats."""
-    found, beside = record.document, {}
+    document, beside = record.document, {}
     for name, key in (("95 % low", "low"), ("95 % high", "high"), ("exact", "exact")):
-        if (value := found[f"log_z_{key}"]) is not None:
+        if (value := document[f"log_z_{key}"]) is not None:
             beside[name] = Estimate(value)
-    numbers = [KeyNumber("log_z", found["log_z"], beside=beside)]
-    if (bound := found.get("log_z_at_least")) is not None:
+    numbers = [KeyNumber("log_z", document["log_z"], beside=beside)]
+    if (bound := document.get("log_z_at_least")) is not None:
         numbers.append(KeyNumber("log_z_at_least", bound))
-        of = {"of": Estimate(found["effective_of"])}
-        numbers.append(KeyNumber("effective_chains", found["ess"], beside=of))
+        of = {"of": Estimate(document["effective_of"])}
+        numbers.append(KeyNumber("effective_chains", document["ess"], beside=of))
     else:
-        numbers.append(KeyNumber("barrier", found["barrier"]))
-        numbers.append(KeyNumber("round_trips", found["round_trips"]))
-    return [*numbers, KeyNumber("evaluations", found["evaluations"])]
+        numbers.append(KeyNumber("barrier", document["barrier"]))
+        numbers.append(KeyNumber("round_trips", document["round_trips"]))
+    return [*numbers, KeyNumber("evaluations", document["evaluations"])]

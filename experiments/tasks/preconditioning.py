@@ -14,12 +14,12 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.stationary import in_double
+from latticework.experiments.tasks.measures import stationary
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling import metrics as chain_metrics
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
-from latticework.sampling.metrics import Metric, Reference, Steps
 
 
 class HalfSums(NamedTuple):
@@ -28,18 +28,20 @@ class HalfSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Halves(Metric):
+class Halves(chain_metrics.Metric):
     """Sums over every other state, besides those over all states.
 
     A coordinate that flips at every step has the right mean over all steps without being random.
     Over every other step it is constant.
     """
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> HalfSums:
+    def init(self, model: EnergyModel, state: Any, reference: chain_metrics.Reference) -> HalfSums:
         total = torch.zeros(2, *state.x.shape, device=state.x.device)
         return HalfSums(total, torch.zeros(1, dtype=torch.long, device=state.x.device))
 
-    def update(self, carry: HalfSums, state: Any, sums: Steps, steps: int) -> HalfSums:
+    def update(
+        self, carry: HalfSums, state: Any, sums: chain_metrics.Steps, steps: int
+    ) -> HalfSums:
         seen = carry.steps.add_(steps)
         return HalfSums(carry.total.index_add_(0, seen % 2, state.x.unsqueeze(0)), seen)
 
@@ -75,7 +77,7 @@ def preconditioning(
         for power in powers
     ]
     for number, kernel in enumerate([*plain, *scaled]):
-        logits = kernel.at(model.domain.enumerate().double(), in_double(model)).logits
+        logits = kernel.at(model.domain.enumerate().double(), stationary.in_double(model)).logits
         flips = {f"flip_{i}": p for i, p in enumerate(logits.sigmoid().mean(0))}
         metrics = (Halves(),)
         readings = run_chain(

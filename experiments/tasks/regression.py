@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latticework.data.splits import Rows, Table, repeated
+from latticework.data import splits
 from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, warn_of_invalid_steps
+from latticework.experiments.tasks.measures.validity import Validity, warn_of_invalid_steps
 from latticework.models.abilities import Predictor
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import Chain, Timing, timing
@@ -51,7 +51,7 @@ def regression(
     *,
     model: Predictor,
     sampler: Sampler,
-    data: Table,
+    data: splits.Table,
     run: Run,
     budget: Budget,
     burn_in: int,
@@ -68,13 +68,13 @@ def regression(
         raise ValueError(
             f"burn_in must be 0 or more and less than steps, got {burn_in} and {budget.steps}"
         )
-    if not isinstance(data, Table) or not isinstance(model, Predictor):
+    if not isinstance(data, splits.Table) or not isinstance(model, Predictor):
         raise ValueError(
             "task=regression needs a table, such as data=compas, and a model of its rows, such as "
             f"model=bayes_net; got {type(data).__name__} and {type(model).__name__}"
         )
     train, test = (
-        Rows(rows.features.to(run.device), rows.targets.to(run.device))
+        splits.Rows(rows.features.to(run.device), rows.targets.to(run.device))
         for rows in (data.train, data.test)
     )
     model = model.on(train.features, train.targets).to(run.device)
@@ -82,14 +82,14 @@ def regression(
     rows = {
         "train": len(train),
         "test": len(test),
-        "repeated": repeated(data),
+        "repeated": splits.count_repeated(data),
         "between": int(between(test.targets).sum()),
     }
     run.note(rows=rows, dim=model.domain.dim)
 
     every, metrics = budget.every, (Validity(),)
     sampler = run.select_kernel(sampler, model, metrics)
-    kept = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
+    counted_steps = [step for step in range(0, budget.steps + 1, every) if step > burn_in]
     block = max(1, min(budget.steps // 200, 1000))
     zeros = torch.zeros_like(test.targets)
     memory = Predictions(
@@ -98,7 +98,7 @@ def regression(
         mean=zeros,
         averaged=zeros.clone(),
         total=zeros.clone(),
-        trace=x.new_zeros(len(kept), budget.chains, min(points, len(test))),
+        trace=x.new_zeros(len(counted_steps), budget.chains, min(points, len(test))),
     )
     for reading in run.resumable(memory, "sampling", total=budget.readings, first=0, each=every):
         step = reading * every

@@ -1,50 +1,33 @@
 """Task: run a sampler on a fixed target and record its metrics against steps and seconds."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.records.estimates import (
-    Better,
-    Estimate,
-    KeyNumber,
-    finite,
-    last_reading,
-    last_readings,
-)
-from latticework.experiments.records.record import Budget, Record
+from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.target import Validity, ensure_trained, warn_of_invalid_steps
+from latticework.experiments.tasks.measures import chain_results
+from latticework.experiments.tasks.measures.chain_numbers import headline as headline
+from latticework.experiments.tasks.measures.validity import Validity, warn_of_invalid_steps
+from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.ladder import LadderState
-from latticework.sampling.adaptation import Adaptation, by_level, run_adaptation
+from latticework.samplers.tempered import LadderState
+from latticework.sampling import adaptation
 from latticework.sampling.chain import Chain, Timing, timing
-from latticework.sampling.diagnostics import MIN_DRAWS, convergence, largest_r_hat
 from latticework.sampling.engine import engine_for_adaptation, select_kernel
 from latticework.sampling.evaluations import calls_of_step
 from latticework.sampling.exact import exact_if_cheap
-from latticework.sampling.ladder_estimates import Ladders, Levels, levels_of
+from latticework.sampling.ladder_estimates import Levels, levels_of
 from latticework.sampling.loop_state import LoopState
-from latticework.sampling.metrics import Metric, Reference, Trace
+from latticework.sampling.metrics import Metric, Reference
 from latticework.sampling.mmd import mmd_squared
 
 ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
-BETTER: dict[str, Better] = {
-    "log_rmse": "lower",
-    "log_rmse_ensemble": "lower",
-    "log_mmd": "lower",
-    "acceptance": None,
-    "changed": None,
-    "proposed": None,
-    "unsettled": None,
-}
 
 
 @dataclass(eq=False)
@@ -65,7 +48,7 @@ def sample(
     metrics: Sequence[Metric],
     pretrain: Callable[..., EnergyModel] | None = None,
     truth: Callable[..., Reference] | None = None,
-    adapt: Adaptation | None = None,
+    adapt: adaptation.Adaptation | None = None,
 ) -> None:
     """Run the chains of `budget` and log the metrics at each reading.
 
@@ -80,7 +63,7 @@ def sample(
     """
     model, reference = target(model, data, run, pretrain, truth)
     x = start(model, budget.chains, run.rng("start"), data)
-    if adapt is not None and (ladder := by_level(adapt, sampler)):
+    if adapt is not None and (ladder := adaptation.by_level(adapt, sampler)):
         sampler = ladder
     elif adapt is not None:
         sampler, x = adapt_in_burn_in(adapt, sampler, model, x, run)
@@ -109,121 +92,34 @@ def sample(
         cpu_share=memory.timing.share,
         evaluations_per_step=whole,
         local_evaluations_per_step=local,
-        errors=errors(metrics, chain.carries),
+        errors=chain_results.errors(metrics, chain.carries),
     )
     if memory.levels:
-        note_ladders(chain.sampler_state, memory.levels, budget.steps, run)
+        chain_results.note_ladders(chain.sampler_state, memory.levels, budget.steps, run)
     if data is not None and data.dim == model.domain.dim:
         rows = fixed_subset(data.test, ROWS).to(run.device).float()
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
-    if store(metrics, chain.carries, run) and len(model.domain.shape) == 1:  # not one-hot
+    if (
+        chain_results.store(metrics, chain.carries, run) and len(model.domain.shape) == 1
+    ):  # not one-hot
         mean = reference.mean
         if mean is None and (known := exact_if_cheap(model)) is not None:
             mean = known.mean
         run.note(mean_exact=None if mean is None else float(mean.mean()))
 
 
-def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run) -> None:
-    """Note log Z and the barrier, and save the ladders."""
-    found = ladders_of(state, levels, steps)
-    if (log_z := found.log_z) is not None:
-        numbers = log_z._asdict()
-        doubt = numbers.pop("doubt")
-        noted = {name: finite(value) for name, value in numbers.items()}
-        run.note(log_z={**noted, "doubt": doubt})
-    run.note(barrier=found.barrier, round_trips=int(found.trips.sum()))
-    run.save("ladders", **{name: np.asarray(value) for name, value in vars(found).items()})
-
-
-def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
-    """From the readings so far."""
-    return Ladders.from_draws(state, levels, state.trips, steps)
-
-
 def adapt_in_burn_in(
-    rule: Adaptation, sampler: Sampler, model: EnergyModel, x: Tensor, run: Run
+    rule: adaptation.Adaptation, sampler: Sampler, model: EnergyModel, x: Tensor, run: Run
 ) -> tuple[Sampler, Tensor]:
     """The frozen sampler and the states after the burn-in, which the record describes."""
     blocks = partial(run.resumable, what="adaptation")
-    found = run_adaptation(rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks)
-    run.save("adaptation", **{name: np.asarray(v) for name, v in found.trajectory.items()})
-    run.note(frozen=found.fields)
-    return found.sampler, found.x
-
-
-def headline(record: Record) -> list[KeyNumber]:
-    """Errors at the last reading; the mean state, ESS and R-hat of the trace; rates.
-
-    `mean` is the average of x over sites, chains and draws.
-    """
-    found = record.document.get("errors", {})
-    ladders = []
-    if log_z := record.document.get("log_z"):
-        known = [end for end in ("low", "high") if log_z[end] is not None]
-        ends = {f"95 % {end}": Estimate(log_z[end]) for end in known}
-        ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
-    numbers = [
-        replace(n, error=found.get(n.name), over="chains" if n.name in found else "")
-        for n in last_readings(record, BETTER)
-    ]
-    if "log_mmd_floor" in record.metrics:
-        floor = {"independent draws": Estimate(last_reading(record, "log_mmd_floor"))}
-        numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
-    numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
-    traced = traced_numbers(record) if record.has_array("convergence") else []
-    rates = [one for one in numbers if one.better is None]
-    return [*ladders, *(one for one in numbers if one.better), *traced, *rates]
-
-
-def traced_numbers(record: Record) -> list[KeyNumber]:
-    """The mean of the trace, beside the exact one; ESS and R-hat of the sites that changed."""
-    found, exact = record.arrays("convergence"), record.document.get("mean_exact")
-    numbers = []
-    if exact is not None and "mean" in found:
-        mean, error, beside = found["mean"], found["mean_error"], {"exact": Estimate(exact)}
-        numbers.append(KeyNumber("mean", float(mean), float(error), "draws", None, beside))
-    ess, r_hat = (found[name][~np.isnan(found[name])] for name in ("ess", "r_hat"))
-    draws = {"draws": Estimate(float(found["draws"] * found["chains"]))}
-    if len(ess):
-        worst, median = float(ess.min()), float(np.median(ess))
-        numbers.append(KeyNumber("ess_worst", worst, better="higher", beside=draws))
-        numbers.append(KeyNumber("ess_median", median, better="higher", beside=draws))
-    if len(r_hat):  # one chain has none
-        numbers.append(KeyNumber("largest_r_hat", float(r_hat.max())))
-        known = {"of": Estimate(len(r_hat))}
-        agree = float((r_hat <= largest_r_hat(int(found["chains"]))).sum())
-        numbers.append(KeyNumber("sites_converged", agree, beside=known))
-    if stuck := int(found["constant"]):
-        sites = {"sites": Estimate(len(found["ess"]))}
-        numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))
-    return numbers
-
-
-def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
-    """Save the metrics' arrays, and the diagnostics of a trace if it is long enough for them.
-
-    Returns whether diagnostics were saved.
-    """
-    arrays = metric_arrays(metrics, carries)
-    diagnosed = len(arrays.get("trace", ())) >= MIN_DRAWS
-    if diagnosed:
-        trace = arrays["trace"].cpu().numpy()
-        thin = next(metric.thin for metric in metrics if isinstance(metric, Trace))
-        draws, chains = trace.shape[:2]
-        shape = {"draws": draws, "chains": chains, "steps": draws * thin}
-        named = {name: np.asarray(count) for name, count in shape.items()}
-        run.save("convergence", **convergence(trace), **named)
-    for name, value in arrays.items():
-        run.save(name, **{name: value})
-    return diagnosed
-
-
-def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float]:
-    """The standard errors over chains of the last readings, by name, where they are known."""
-    parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
-    found = {name: float(value) for part in parts for name, value in part.items()}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    adapted = adaptation.run_adaptation(
+        rule, sampler, model, x, run.rng("adaptation"), run.engine, blocks
+    )
+    run.save("adaptation", **{name: np.asarray(v) for name, v in adapted.trajectory.items()})
+    run.note(frozen=adapted.fields)
+    return adapted.sampler, adapted.x
 
 
 def target(
@@ -236,9 +132,3 @@ def target(
     """The model to sample from, trained if it has to be, and its reference values."""
     model = ensure_trained(model, data, run, pretrain)
     return model, truth(model=model, run=run) if truth is not None else Reference()
-
-
-def metric_arrays(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, Tensor]:
-    """The arrays that the metrics keep at the end, by name."""
-    arrays = [metric.arrays(carry) for metric, carry in zip(metrics, carries, strict=True)]
-    return {name: value for array in arrays for name, value in array.items()}

@@ -14,7 +14,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.stationary import in_double
+from latticework.experiments.tasks.measures import stationary
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary
 from latticework.samplers.base import Sampler
@@ -64,7 +64,7 @@ def stochastic_proposal(
     moments = [float(weights @ noise**power) for power in (0, 1, 2)]
     if any(abs(m - e) > 1e-9 for m, e in zip(moments, (1, 0, 1), strict=True)):
         raise ValueError(f"noise must have total 1, mean 0 and variance 1, got {moments}")
-    exact = in_double(model)
+    exact = stationary.in_double(model)
     states = exact.domain.enumerate().double()
     grads = exact.gradient(states)
     rows = [(alpha, sigma) for alpha in step_sizes for sigma in deviations]

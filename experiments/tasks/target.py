@@ -1,34 +1,19 @@
-"""The target of a task: a model that may need training, its true moments, and its energies.
+"""The target of a task: a model that may need training.
 
 `task.pretrain` turns a newly built model into the target (conf/pretrain): it is trained or loaded,
 or keeps its random weights. A model that needs training and gets none of these is refused. A model
 is trained by the gradient of mean log p(data) - mean log p(negatives). The source of the negatives
 makes it contrastive divergence, SML, FPCD or herding (`tasks.learning.negatives`).
-
-`task.truth` is a function of the model and the run that returns a Reference, with which metrics
-compare: exact moments of small models, or long chains of a trusted sampler. Sampled references are
-shared artifacts, computed once and used by every run.
-
-A proposal of log-probability -inf is impossible, and rejected as any other. If a model returns NaN
-or +infinity, an acceptance test rejects the move too. A sampler without a test leaves the site or
-the chain unchanged (`samplers`), or its state becomes NaN and stays so. `watch` warns of NaN and
-+infinity, and stops a run when no chain can move.
 """
 
 import logging
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
 import torch
 from hydra.core.hydra_config import HydraConfig
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LinearLR
 
@@ -36,7 +21,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.storage import artifact_spec, hash_model, load_or_make_artifact
+from latticework.experiments.runs.storage import hash_model, load_or_make_artifact
 from latticework.experiments.tasks.learning.negatives import (
     Contrastive,
     Negatives,
@@ -45,11 +30,8 @@ from latticework.experiments.tasks.learning.negatives import (
 )
 from latticework.models.abilities import CarriesRates
 from latticework.models.base import EnergyModel
+from latticework.moved import find_moved
 from latticework.samplers.base import Sampler
-from latticework.samplers.sums import SumRequest
-from latticework.sampling.chain import run_chain
-from latticework.sampling.exact import exact as exact_moments
-from latticework.sampling.metrics import Metric, Reference, Steps
 
 log = logging.getLogger(__name__)
 DATA_BY_SITES = {
@@ -66,8 +48,6 @@ RECIPES = {  # what trains a model, by its class
 DROPPED_OVERRIDES = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
 VisibleBias = Literal["zero", "data"]
 ROWS = 1000  # training rows evaluated at once
-UNREADABLE = (SafetensorError, BadZipFile, EOFError, ValueError, KeyError, OSError, RuntimeError)
-INVALID_STEPS_KEY = "invalid_steps"  # in run.json, of all chains together
 
 
 def ensure_trained(
@@ -99,38 +79,6 @@ def random(*, model: EnergyModel, data: Dataset | None, run: Run) -> EnergyModel
     """The model with its random initial weights; the record notes `untrained`."""
     run.note(untrained=model.untrained)
     return model
-
-
-def stored(*, model: EnergyModel, data: Dataset | None, run: Run, file: str) -> EnergyModel:
-    """The model with the state in `file`: a safetensors or npz file from the record of a training.
-
-    The record notes the fingerprint of the loaded model. Raises ConfigurationError if the file does
-    not exist, cannot be read, or holds the state of another model.
-    """
-    path = Path(file)
-    if not path.is_file():
-        raise ConfigurationError(f"task.pretrain.file must be an existing file, got {file}")
-    if path.suffix not in (".npz", ".safetensors") or not path.stat().st_size:
-        what = "an empty file" if not path.stat().st_size else f"a file that ends in {path.suffix}"
-        raise ConfigurationError(
-            "task.pretrain.file must be a state that ends in .safetensors or .npz, got "
-            f"{what}, {file}; safetensors.torch.save_file(model.state_dict(), 'model.safetensors') "
-            "writes one, and other formats of PyTorch may run code when they are read"
-        )
-    try:
-        if path.suffix == ".npz":
-            with np.load(path) as arrays:
-                state = {name: torch.from_numpy(arrays[name]) for name in arrays}
-        else:
-            state = load_file(path)
-        model.load_state_dict(state)
-    except UNREADABLE as error:
-        raise ConfigurationError(
-            f"{file} does not hold the state of this {type(model).__name__} "
-            f"({' '.join(str(error).split())[:300]}); use the model settings of its record"
-        ) from error
-    run.note(loaded=hash_model(model))
-    return model.requires_grad_(False)
 
 
 def _refusal(model: EnergyModel, data: Dataset | None) -> str:
@@ -274,126 +222,11 @@ def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
     model.set_rates(data.batch(chunk, rng).to(run.device) for chunk in rows)
 
 
-# Ground truth for metrics.
+if not TYPE_CHECKING:
 
-
-def exact(model: EnergyModel, run: Run) -> Reference:
-    """Exact means, for models that can be summed exactly (see sampling.exact)."""
-    return Reference(mean=exact_moments(model).mean.float().to(run.device))
-
-
-def symmetric(model: EnergyModel, run: Run) -> Reference:
-    """The means of a target that is symmetric in the values of each site: their average.
-
-    Examples are Ising and Potts models without a field. A chain that stays in one of several equal
-    modes has other means. Raises ConfigurationError if exchanging the values of random states
-    changes the log-probability.
-    """
-    values, x = model.domain.values(), model.domain.uniform(8, Generator().manual_seed(0))
-    other = x.roll(1, -1) if x.ndim == 3 else values.sum() - x
-    change = model.log_prob(x.to(run.device)) - model.log_prob(other.to(run.device))
-    if float(change.abs().max()) > 1e-5 * model.domain.dim:  # rounding is below
-        raise ConfigurationError(
-            "the known means are those of a target that is symmetric in the values of a site, and "
-            f"exchanging them changes its log-probability by {float(change.abs().max()):.3g}: "
-            "leave out the field (model.bias), or choose another target.truth"
+    def __getattr__(name: str) -> Any:
+        """Names that were here until 0.2."""
+        place = "stored_models" if name == "stored" else "truths"
+        return find_moved(
+            name, __name__, place, ("stored", "exact", "symmetric", "averaged", "sampled")
         )
-    mean = values.mean(0)
-    return Reference(mean=mean.expand(model.domain.shape).to(run.device))
-
-
-def averaged(
-    model: EnergyModel, run: Run, *, sampler: Sampler, chains: int, steps: int
-) -> Reference:
-    """Means over the second half of long chains of a trusted sampler, which start uniformly."""
-
-    def make() -> dict[str, Tensor]:
-        total = torch.zeros(model.domain.shape, dtype=torch.float64, device=run.device)
-        rng = run.shared_rng("averaged truth")
-        readings = run_chain(
-            sampler, model, model.domain.uniform(chains, rng), rng, steps=steps, every=1
-        )
-        for reading in run.progress(readings, "reference means", steps, -1):
-            if reading.step > steps // 2:
-                total += reading.state.x.mean(0)
-        return {"mean": (total / (steps - steps // 2)).float()}
-
-    spec = artifact_spec(sampler, model, run, chains=chains, steps=steps)
-    return Reference(mean=load_or_make_artifact(run, "averages", spec, make)["mean"])
-
-
-def sampled(
-    model: EnergyModel, run: Run, *, sampler: Sampler, samples: int, floor: int, steps: int
-) -> Reference:
-    """The final states of `samples + floor` independent chains after `steps` steps of `sampler`.
-
-    Chains start at uniform states. The first `samples` states are the reference; the others show
-    how close exact samples come to it.
-    """
-
-    def make() -> dict[str, Tensor]:
-        rng = run.shared_rng("truth")
-        x = model.domain.uniform(samples + floor, rng)
-        readings = run_chain(sampler, model, x, rng, steps=steps, every=1)
-        for reading in run.progress(readings, "ground-truth samples", steps, -1):
-            x = reading.state.x  # the last; a list of the readings would hold all states
-        return {"x": x}
-
-    spec = artifact_spec(sampler, model, run, samples=samples, floor=floor, steps=steps)
-    x = load_or_make_artifact(run, "truth", spec, make)["x"]
-    return Reference(samples=x[:samples], floor=x[samples:])
-
-
-# Log-probabilities that are NaN or +infinity.
-
-
-class StuckError(RuntimeError):
-    """No chain can move, because all log-probabilities or gradients are NaN or +infinite."""
-
-
-class ValidityCounts(NamedTuple):
-    invalid: Tensor  # [], int64: invalid steps of all chains since the last call of `watch`
-    valid: Tensor  # [chains], int64: valid steps of each chain since then
-
-
-@dataclass(frozen=True)
-class Validity(Metric):
-    """Counts steps with a log-probability of NaN or +infinity. `watch` reads the counts."""
-
-    wanted = SumRequest(invalid=True)
-
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> ValidityCounts:
-        zeros = torch.zeros(len(state.x), dtype=torch.long, device=state.x.device)
-        return ValidityCounts(zeros.new_zeros(()), zeros)
-
-    def update(self, carry: ValidityCounts, state: Any, sums: Steps, steps: int) -> ValidityCounts:
-        invalid = sums.invalid.long()
-        return ValidityCounts(carry.invalid.add_(invalid.sum()), carry.valid.add_(steps - invalid))
-
-    def read(self, carry: ValidityCounts) -> dict[str, Tensor]:
-        return {}
-
-
-def warn_of_invalid_steps(run: Run, tally: ValidityCounts, step: int) -> None:
-    """Warn of invalid steps since the last call, and note their total in the record.
-
-    Moves the counts to the host and resets them. Raises StuckError if steps were invalid and no
-    chain made a valid one.
-    """
-    if invalid := int(tally.invalid):
-        total = run.notes.get(INVALID_STEPS_KEY, 0) + invalid
-        run.note(**{INVALID_STEPS_KEY: total})
-        log.warning(
-            "up to step %d, %d steps of chains were rejected because the log-probability or its "
-            "gradient was NaN or +inf; %d of them since the last reading",
-            *(step, total, invalid),
-        )
-        if not tally.valid.any():
-            raise StuckError(
-                f"all {len(tally.valid)} chains are stuck at step {step}: since the last reading "
-                "every log-probability or gradient was NaN or +inf. Look at the model's "
-                "parameters (did its training "
-                "diverge?) and at where the chains start"
-            )
-    tally.invalid.zero_()
-    tally.valid.zero_()

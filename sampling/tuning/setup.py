@@ -30,8 +30,8 @@ from latticework.sampling.evaluations import EvaluationCounter, evaluations_of_s
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import sample
 from latticework.sampling.starts import draw_possible
-from latticework.sampling.tuning.space import Space, suggest, with_fields
-from latticework.sampling.tuning.study import new_local_study
+from latticework.sampling.tuning.space import Space, round_fields, suggest, with_fields
+from latticework.sampling.tuning.study import best_trial, new_study, run_trials
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
@@ -177,17 +177,20 @@ class TuningSetup:
 
         The sampler's own values come first, then Optuna's. No fields and 0 if nothing moved.
         """
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        study, asked = new_local_study(name, trials, seed=seed, direction="maximize")
+        part_of_trial = [allowance.part(1 / trials) for allowance in allowed]
+
+        def objective(trial: optuna.Trial) -> float:
+            candidate = with_fields(sampler, suggest(trial, sampler, space))
+            rate = self.rate(candidate, part_of_trial, seed)
+            return 0.0 if math.isnan(rate) else rate
+
+        study = new_study(name, trials, seed=seed, direction="maximize")
         study.enqueue_trial(default_trial(sampler, space))
-        fields, best, each = {}, 0.0, [allowance.part(1 / trials) for allowance in allowed]
-        for trial in asked:
-            candidate = suggest(trial, sampler, space)
-            rate = self.rate(with_fields(sampler, candidate), each, seed)
-            study.tell(trial, rate)
-            if rate > best:
-                best, fields = rate, candidate
-        return fields, best
+        for _ in run_trials(study, objective, trials):
+            pass
+        best = best_trial(study, trials)
+        rate = best.values[0]
+        return (round_fields(best.params, space), rate) if rate > 0 else ({}, 0.0)
 
     def rate(self, candidate: Sampler, allowed: Sequence[Allowance], seed: int) -> float:
         """The score for each unit of the first allowance; 0 if nothing moves or it is too short."""
@@ -196,10 +199,10 @@ class TuningSetup:
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
             trial = dataclasses.replace(self, kept=MAX_DRAWS)
-            stint, diagnostics = trial.measure_run(candidate, steps, seed)
+            run, diagnosis = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
-        return diagnostics.score / (stint.steps * self.cost(candidate, allowed[0].unit))
+        return diagnosis.score / (run.steps * self.cost(candidate, allowed[0].unit))
 
     def steps(self, sampler: Sampler, allowed: Sequence[Allowance]) -> int:
         """The steps that every allowance pays for, with the log-probabilities of their draws."""
@@ -260,10 +263,10 @@ class TuningSetup:
         quantity comes near this, its ESS is that of a shorter run with finer thinning, which starts
         at the last draws, times the ratio of their lengths.
         """
-        stint = self.sample_run(sampler, steps, seed)
-        diagnostics = quality(stint.result)
-        near, close, names = stint, diagnostics, set(ESS)
-        by_quantity = list(diagnostics.by_quantity)
+        run = self.sample_run(sampler, steps, seed)
+        diagnosis = quality(run.result)
+        near, close, names = run, diagnosis, set(ESS)
+        by_quantity = list(diagnosis.by_quantity)
         crowded = list(range(len(by_quantity)))
         while near.thin > 1:
             most = MAX_ESS_PER_DRAW * near.result.log_prob.numel()
@@ -274,14 +277,13 @@ class TuningSetup:
             fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + SEED_OFFSET) % 2**31
             near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
-            close, longer = quality(near.result), stint.measuring / near.measuring
-            diagnostics = diagnostics._replace(
-                **{name: longer * getattr(close, name) for name in names}
-            )
+            close, longer = quality(near.result), run.measuring / near.measuring
+            changes = {name: longer * getattr(close, name) for name in names}
+            diagnosis = diagnosis._replace(**changes)
             for place in crowded:
                 if (ess := close.by_quantity[place]) is not None:
                     by_quantity[place] = longer * ess
-        return stint, diagnostics._replace(by_quantity=tuple(by_quantity))
+        return run, diagnosis._replace(by_quantity=tuple(by_quantity))
 
     def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
@@ -289,13 +291,13 @@ class TuningSetup:
         """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
-        after = draws * thin
+        steps_kept = draws * thin
         result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=after,
+            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=steps_kept,
             burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
             threads=torch.get_num_threads(),
         )  # fmt: skip
-        return SampledRun(result, burn_in, thin, burn_in + after)
+        return SampledRun(result, burn_in, thin, burn_in + steps_kept)
 
 
 def default_trial(sampler: Sampler, space: Space) -> dict[str, Any]:
@@ -321,13 +323,13 @@ def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Samp
     sites = getattr(sampler, "sites", None)
     if sites is None:
         return sampler, space
-    most = model.domain.dim
+    max_sites = model.domain.dim
     if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer):
-        most = min(most, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
-    sampler = with_fields(sampler, {"sites": min(sites, most)})
+        max_sites = min(max_sites, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
+    sampler = with_fields(sampler, {"sites": min(sites, max_sites)})
     if "sites" in space:
         bounds = space["sites"]
-        low, high = min(bounds["low"], most), min(bounds["high"], most)
+        low, high = min(bounds["low"], max_sites), min(bounds["high"], max_sites)
         space = {**space, "sites": {**bounds, "low": low, "high": high}}
     return sampler, space
 
@@ -344,20 +346,20 @@ def quality(*results: SampleResult) -> Quality:
     draws = draws[:, :, diagnosed_sites(draws.shape[2])].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
-    numbers = mixing(draws[:, :, ~still].numpy())
+    site_mixing = mixing(draws[:, :, ~still].numpy())
     energy = mixing(log_prob.numpy())
     flat = bool(log_prob.min() == log_prob.max())
-    r_hat = np.append(numbers["r_hat"], [] if flat else energy["r_hat"])
-    ess = np.nan_to_num(numbers["ess"]) if len(numbers["ess"]) else np.zeros(1)
+    r_hat = np.append(site_mixing["r_hat"], [] if flat else energy["r_hat"])
+    ess = np.nan_to_num(site_mixing["ess"]) if len(site_mixing["ess"]) else np.zeros(1)
     moved = (draws != draws[:, :1]).flatten(1).any(1) | (log_prob != log_prob[:, :1]).flatten(
         1
     ).any(1)
     by_quantity: list[float | None] = [None] * (1 + len(still))
     if not flat:
         by_quantity[0] = float(np.nan_to_num(energy["ess"][0]))
-    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(numbers["ess"]), strict=True):
+    for place, value in zip(np.flatnonzero(~still), np.nan_to_num(site_mixing["ess"]), strict=True):
         by_quantity[1 + place] = float(value)
-    stuck = not len(numbers["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
+    stuck = not len(site_mixing["ess"]) or bool(np.isnan(r_hat).any()) or not bool(moved.all())
     return Quality(
         ess=float(ess.min()),
         ess_median=float(np.median(ess)),

@@ -1,143 +1,99 @@
-"""An Optuna study, run by one process or shared by several.
+"""A search for settings: trials of an Optuna study, run by one process or by several.
 
-A process that asks for a trial takes the lowest free slot of the study. The slot seeds the
-suggestion, so no two processes ask for the same point, and an interrupted study continues as if it
-had not been. Each process holds a lock of the operating system while it searches; if it dies, its
-slot becomes free. All wait until the study is complete, and see the same trials.
+Processes that share a study have its storage in common. Each runs trials until enough of them are
+complete. The choice is made among the first that were completed, so it is the same in all
+processes, however many trials are still running then or belong to a process that died.
 """
 
 import hashlib
 import math
-import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import optuna
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from optuna import Study, Trial
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-PAUSE = 0.5  # seconds between two checks on the other processes
+Direction = Literal["minimize", "maximize"]
+HEARTBEAT_SECONDS = 60  # between two signs of life of a trial; after twice as many it has failed
+MAX_RANDOM_TRIALS = 10  # before TPE begins
 
 
-def new_local_study(
-    name: str, trials: int, *, seed: int, **settings: Any
-) -> tuple[Study, Iterator[Trial]]:
-    """A study in memory, and an iterator over its `trials` trials."""
-    sampler = TPESampler(seed=seed, n_startup_trials=startup(trials))
-    study = optuna.create_study(study_name=name, sampler=sampler, **settings)
-
-    def ask_trials() -> Iterator[Trial]:
-        for slot in range(trials):
-            trial = study.ask()
-            trial.set_user_attr("slot", slot)
-            yield trial
-
-    return study, ask_trials()
+def new_study(name: str, trials: int, *, seed: int, direction: Direction) -> Study:
+    """A study in memory. `seed` determines its suggestions."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = TPESampler(seed=seed, n_startup_trials=count_random_trials(trials))
+    return optuna.create_study(study_name=name, sampler=sampler, direction=direction)
 
 
-def join_shared_study(
-    name: str,
-    trials: int,
-    *,
-    storage: str,
-    record: Path,
-    outputs: Path,
-    seed: Callable[[int], int],
-    direction: Literal["minimize", "maximize"],
-) -> tuple[Study, Iterator[Trial]]:
-    """The study `name` in `storage`, and the trials that this process has to run.
+def join_study(name: str, *, storage: str, locks: Path, direction: Direction) -> Study:
+    """The study `name` in `storage`: a URL such as `sqlite:///study.db`, or a journal file.
 
-    The iterator ends when the study has `trials` finished trials. `storage` is a URL such as
-    `sqlite:///study.db`, or a journal file. `record` identifies this process among those that share
-    the study. Their locks are in `outputs`, which they must share. `seed(slot)` is a slot's seed.
+    `locks` is a folder for the lock under which the study is created.
     """
-    locks = outputs / ".studies" / hashlib.sha256(f"{storage} {name}".encode()).hexdigest()[:12]
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     locks.mkdir(parents=True, exist_ok=True)
-    me = hashlib.sha256(str(record.resolve()).encode()).hexdigest()[:12]
-    (locks / me).touch()
-    turn = FileLock(locks / "turn.lock")
-    with turn:  # two processes must not create the tables of one database
-        study = optuna.create_study(
-            study_name=name,
-            storage=_open_storage(storage),
-            direction=direction,
-            load_if_exists=True,
+    digest = hashlib.sha256(f"{storage} {name}".encode()).hexdigest()[:12]
+    with FileLock(locks / f"{digest}.lock"):  # two processes must not create the same tables
+        return optuna.create_study(
+            study_name=name, storage=open_storage(storage), direction=direction, load_if_exists=True
         )
 
-    def ask_trials() -> Iterator[Trial]:
-        with FileLock(locks / f"{me}.lock"):
-            while len(complete(study, trials)) < trials:
-                with turn:
-                    free = sorted(set(range(trials)) - _occupied_slots(study, locks, me))
-                    trial = None
-                    if free:
-                        study.sampler = TPESampler(
-                            seed=seed(free[0]), n_startup_trials=startup(trials), constant_liar=True
-                        )
-                        trial = study.ask()
-                        trial.set_user_attr("searcher", me)
-                        trial.set_user_attr("slot", free[0])
-                if trial:
-                    yield trial
-                else:
-                    time.sleep(PAUSE)  # the others finish theirs, or die
 
-    return study, ask_trials()
+def open_storage(storage: str) -> BaseStorage:
+    """A database, in which running trials give signs of life, or a journal file."""
+    if "://" not in storage:
+        return JournalStorage(JournalFileBackend(storage))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return RDBStorage(storage, heartbeat_interval=HEARTBEAT_SECONDS)
 
 
-def startup(trials: int) -> int:
-    """Number of random trials before TPE begins: a third of `trials`, at most Optuna's 10."""
-    return min(10, math.ceil(trials / 3))
+def run_trials(
+    study: Study,
+    objective: Callable[[Trial], float],
+    trials: int,
+    seed: Callable[[int], int] | None = None,
+) -> Iterator[None]:
+    """Run trials until `trials` are complete; yield after each that this process has run.
+
+    `seed(number)` seeds the suggestion of a trial, so that processes that share a study never try
+    the same point. Without it, the study's own sampler makes all suggestions.
+    """
+
+    def seeded_objective(trial: Trial) -> float:
+        if seed is not None:
+            study.sampler = TPESampler(
+                seed=seed(trial.number),
+                n_startup_trials=count_random_trials(trials),
+                constant_liar=True,
+            )
+        return objective(trial)
+
+    while len(completed_trials(study, trials)) < trials:
+        study.optimize(seeded_objective, n_trials=1)
+        yield
 
 
-def complete(study: Study, trials: int) -> dict[int, FrozenTrial]:
-    """The finished trials of the first `trials` slots, by slot."""
-    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    slots = {trial.user_attrs["slot"]: trial for trial in finished}
-    return {slot: slots[slot] for slot in sorted(slots) if slot < trials}
+def count_random_trials(trials: int) -> int:
+    """A third of `trials`, at most as many as Optuna makes by default."""
+    return min(MAX_RANDOM_TRIALS, math.ceil(trials / 3))
 
 
-def best(study: Study, trials: int) -> FrozenTrial:
-    """The best trial of the first `trials` slots; on ties the one with the lowest slot."""
+def completed_trials(study: Study, trials: int) -> list[FrozenTrial]:
+    """The first `trials` trials that were completed, in that order."""
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return sorted(complete, key=lambda trial: (trial.datetime_complete, trial.number))[:trials]
+
+
+def best_trial(study: Study, trials: int) -> FrozenTrial:
+    """The best of `completed_trials`; on ties the one that was completed first."""
     choose = min if study.direction == optuna.study.StudyDirection.MINIMIZE else max
-    return choose(complete(study, trials).values(), key=lambda trial: trial.values[0])
-
-
-def _open_storage(storage: str) -> BaseStorage:
-    if "://" in storage:
-        return RDBStorage(storage)
-    return JournalStorage(JournalFileBackend(storage))
-
-
-def _occupied_slots(study: Study, locks: Path, me: str) -> set[int]:
-    """Slots that are finished or running. Trials of dead processes are marked as failed."""
-    taken = set()
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state == TrialState.RUNNING:
-            searcher = trial.user_attrs.get("searcher")
-            if searcher == me or not _alive(locks, searcher, trial.number):
-                study.tell(trial.number, state=TrialState.FAIL)
-                continue
-        if trial.state in (TrialState.RUNNING, TrialState.COMPLETE):
-            taken.add(trial.user_attrs["slot"])
-    return taken
-
-
-def _alive(locks: Path, searcher: str | None, number: int) -> bool:
-    if searcher is None:  # it died before it could record its name
-        return False
-    if not (locks / searcher).exists():
-        raise ValueError(
-            f"trial {number} of the study belongs to a process that does not use {locks.parent}; "
-            "processes that share a study need the same outputs folder"
-        )
-    try:
-        with FileLock(locks / f"{searcher}.lock", blocking=False):
-            return False
-    except Timeout:
-        return True
+    return choose(completed_trials(study, trials), key=lambda trial: trial.values[0])

@@ -120,7 +120,6 @@ from latticework.samplers.path_auxiliary import (
     PAFSWithReplacement as PAFSWithReplacement,
 )
 from latticework.samplers.pavg import PAVG as PAVG
-from latticework.samplers.pt_dmala import PTDMALA as PTDMALA
 from latticework.samplers.random_walk import RandomWalk as RandomWalk
 from latticework.samplers.rates import (
     RatesFPCD as RatesFPCD,

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 MODULES = {
     "latticework.experiments.records.numbers": "latticework.experiments.records.estimates",
     "latticework.models.domain": "latticework.models.domains",
+    "latticework.samplers.pt_dmala": "latticework.moved",
     "latticework.sampling.memory": "latticework.sampling.loop_state",
 }
 NAMES = {  # names in the modules above
@@ -54,6 +55,35 @@ def offer_moved_names(module: str) -> Callable[[str], Any]:
         return getattr(import_module(place), name)
 
     return find_name
+
+
+def PTDMALA(  # noqa: N802 - the name of a class until 0.2
+    step_size: float = 0.2,
+    ladder: Sequence[float] = (1.0, 0.8, 0.6, 0.4),
+    burn_in: int = 0,
+) -> Any:
+    """Return the same sampler as `Tempered`. `burn_in` no longer spaces the ladder."""
+    from latticework.samplers.langevin import DMALA
+    from latticework.samplers.tempered import Tempered
+
+    schedule = [float(b) for b in reversed(ladder)]
+    advice = f"PTDMALA goes: write Tempered(DMALA({step_size}), schedule={schedule})"
+    if burn_in:
+        advice += "; burn_in has no effect, but without schedule Tempered learns one from b = 0 on"
+    warnings.warn(advice, DeprecationWarning, stacklevel=2)
+    return Tempered(DMALA(step_size), schedule=schedule)
+
+
+def find_moved(name: str, module: str, place: str, names: Sequence[str]) -> Any:
+    """The value of one of `names`, which moved from `module` to `place` beside it.
+
+    For the `__getattr__` of a module. Raises AttributeError for another name.
+    """
+    if name not in names:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    new = f"{module.rpartition('.')[0]}.{place}"
+    warnings.warn(f"{module}.{name} moved to {new}", DeprecationWarning, stacklevel=3)
+    return getattr(import_module(new), name)
 
 
 class MovedModules(MetaPathFinder, Loader):

@@ -27,9 +27,9 @@ from latticework.experiments.runs.run import Run
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary
 from latticework.samplers.base import Sampler
+from latticework.sampling import metrics
 from latticework.sampling.chain import Chain
 from latticework.sampling.loop_state import LoopState
-from latticework.sampling.metrics import Metric, Reference, Steps, Trace, Unsettled
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
 MAX_SPURIOUS_ROWS = 1000  # samples and test rows whose nearest training row is looked for
@@ -37,7 +37,7 @@ TYPICAL_TEST_SHARE = 0.95  # of test rows that are no further from the training 
 CHECKED = 10_000  # rows checked at once
 LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
 BLOCK = 100  # steps at most between two readings of the samples
-METRICS = (Unsettled(),)  # of their chains, besides the trace
+METRICS = (metrics.Unsettled(),)  # of their chains, besides the trace
 GRID = 57  # log-odds tried before the search between the best one's neighbours
 
 
@@ -152,7 +152,7 @@ def draw_consecutive(
     states other than 0 and 1.
     """
     every = next(block for block in range(min(BLOCK, steps), 0, -1) if steps % block == 0)
-    trace = Trace(draws=every, chains=len(x))
+    trace = metrics.Trace(draws=every, chains=len(x))
     chain = Chain(sampler, model, x, rng, every=every, metrics=METRICS + (trace,))
     memory = Drawing(chain, torch.empty(steps, *x.shape, dtype=torch.uint8, device=x.device))
     total = steps // every
@@ -221,7 +221,7 @@ class Mismatches(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ValidationISL(Metric):
+class ValidationISL(metrics.Metric):
     """ISL of `points` validation rows of `data` (a loader), at its best beta: `isl`.
 
     With two or more `sizes`, also `isl_area`: the mean ISL, in nats, along the curve of the ISL
@@ -245,7 +245,7 @@ class ValidationISL(Metric):
         if sizes != sorted(set(sizes)) or len(sizes) == 1 or (sizes and sizes[0] < 1):
             raise ValueError(f"sizes must be two or more that increase from 1, got {sizes}")
 
-    def init(self, model: EnergyModel, state: Any, reference: Reference) -> Mismatches:
+    def init(self, model: EnergyModel, state: Any, reference: metrics.Reference) -> Mismatches:
         domain = model.domain
         if not (isinstance(domain, Binary) and domain.is_unit):
             raise ValueError(
@@ -259,7 +259,7 @@ class ValidationISL(Metric):
         grey = torch.zeros((), dtype=torch.bool, device=points.device)
         return Mismatches(points, counts, counts.new_zeros(1), sizes, grey)
 
-    def update(self, carry: Mismatches, state: Any, sums: Steps, steps: int) -> Mismatches:
+    def update(self, carry: Mismatches, state: Any, sums: metrics.Steps, steps: int) -> Mismatches:
         cell = mismatches(state.x, carry.points)  # [chains, points]
         carry.grey.logical_or_((cell != cell.round()).any())
         cell = cell.long()

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.tasks.measures.likelihood import log_odds, score_rows
+from latticework.experiments.tasks.measures.annealer import log_odds, mean_log_likelihood
 from latticework.experiments.tasks.measures.sampling_likelihood import commonest_state
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler, require_count
@@ -74,8 +74,8 @@ class TrainingQuality:
         forward, back = self._estimate_log_z(model, data, rng)
         samples = self.draw_gibbs(model, data, rng)
         return {
-            "ais_forward": score_rows(model, rows, forward)["mean"],
-            "ais_back": score_rows(model, rows, back)["mean"],
+            "ais_forward": mean_log_likelihood(model, rows, forward)["mean"],
+            "ais_back": mean_log_likelihood(model, rows, back)["mean"],
             "commonest_share": commonest_state(samples)["commonest_share"],
             "pixel_error": float(samples.float().mean()) - float(data.mean.mean()),
         }
