@@ -46,8 +46,8 @@ def describe(claim: Claim, folder: Path | None) -> list[str]:
     pool = next(pool for pool in held if judge_claim(claim, [pool]).finding)
     evidence = find_cheapest(claim, pool)
     lines.append(_describe_runs(claim, evidence))
-    for margin in evidence.entry.finding.margins if evidence.entry.finding else ():
-        lines.append(f"  {margin.text()}")
+    if evidence.entry.finding:
+        lines.extend(f"  {margin.text()}" for margin in evidence.entry.finding.margins)
     lines.append(f"these runs: {evidence.entry.verdict}; all records: {entry.verdict}")
     if entry.indication:
         lines.append(f"they only indicate ({entry.basis}): {entry.indication}")
