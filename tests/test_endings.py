@@ -10,20 +10,18 @@ from command import command_line
 from fakes import fake
 
 import latticework.experiments.callback
-from latticework.experiments.callback import _cell, _text, show_sweep, show_table
+import latticework.experiments.result_tables
 from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.estimates import (
-    BEST,
-    TIE,
     Estimate,
     KeyNumber,
     format_estimate,
     headline,
-    mark_best,
 )
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all
+from latticework.experiments.result_tables import _format_numbers, show_sweep, show_table
 from latticework.experiments.runs.sweeps import SweepProgress
 from latticework.scripts.reproduce import tables
 
@@ -123,7 +121,7 @@ def test_without_a_headline_the_last_readings_are_shown(task, tmp_path):
 COUPLINGS = {0.1: -3.0, 0.3: -2.0}
 SAMPLERS = {"gwg": -2.0, "dula": -2.95, "dmala": -3.0}
 SWEEPS = {
-    "the best and its ties": [
+    "three seeds a row": [
         measured(mean + off, sampler=sampler, seed=seed)
         for sampler, mean in SAMPLERS.items()
         for seed, off in enumerate((0.0, 0.1, -0.1))
@@ -150,7 +148,7 @@ def test_a_table_has_one_kind_of_error(counts, monkeypatch, capsys):
     def heads(record):
         return [KeyNumber("mean", record.config["seed"] / 7, 0.25, "chains")]
 
-    monkeypatch.setattr(latticework.experiments.callback, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.result_tables, "headline", heads)
     samplers = ("gwg", "dula", "dmala")
     show_sweep([
         fake(sampler=sampler, seed=seed)
@@ -159,16 +157,16 @@ def test_a_table_has_one_kind_of_error(counts, monkeypatch, capsys):
     ])  # fmt: skip
     told = capsys.readouterr().out
     several = max(counts) > 1
-    assert ("± is the standard deviation over" in told) == several
+    assert ("± standard deviations over" in told) == several
     assert ("± is a standard error over chains" in told) == (not several)
     assert ("± 0.25" in told) == (not several)
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_the_runs_of_a_sweep_are_compared(name, golden, capsys, monkeypatch):
-    """Rows on one target with three seeds or more. What is too wide loses its last numbers."""
+def test_the_rows_of_a_sweep_show_means_and_spreads(name, golden, capsys, monkeypatch):
+    """Means and standard deviations over seeds. rich breaks what is too wide into lines."""
     if name == "too wide":
-        monkeypatch.setattr(latticework.experiments.callback, "WIDTH", 32)
+        monkeypatch.setattr(latticework.experiments.result_tables, "WIDTH", 32)
     show_sweep(SWEEPS[name])
     golden(capsys.readouterr().out)
 
@@ -181,7 +179,7 @@ def test_exact_values_that_differ_have_none_for_all(golden, capsys, monkeypatch)
         beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
         return [KeyNumber("log_z", n + 0.1, beside=beside)]
 
-    monkeypatch.setattr(latticework.experiments.callback, "headline", heads)
+    monkeypatch.setattr(latticework.experiments.result_tables, "headline", heads)
     show_sweep([fake(seed=seed) for seed in (3, 5)])
     golden(capsys.readouterr().out)
 
@@ -221,35 +219,10 @@ def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
     assert SweepProgress.start_count(tmp_path, 0).count_run(executed=True) == "1 runs so far"
 
 
-# Which is best.
-
-
-@pytest.mark.parametrize(
-    ("estimates", "better", "found"),
-    [
-        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "higher", ["", BEST]),
-        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], "lower", [BEST, ""]),
-        ([Estimate(1, 0.1, 5), Estimate(1.05, 0.1, 5)], "lower", [BEST, TIE]),
-        ([Estimate(1, 0.1, 5), Estimate(1.2, 0.1, 5)], "lower", [BEST, ""]),  # standard errors
-        ([Estimate(1, 0.1), Estimate(1.3, 0.1)], "lower", [BEST, ""]),  # z = 2.1
-        ([Estimate(1, 0.1), Estimate(1.27, 0.1)], "lower", [BEST, TIE]),  # z = 1.9
-        ([Estimate(1, 0.1, 2), Estimate(1.3, 0.1, 2)], "lower", [BEST, TIE]),  # 2 degrees
-        ([Estimate(1, 0.0, 3), Estimate(1, 0.0, 3)], "lower", [BEST, TIE]),
-        ([Estimate(1, 0.0, 3), Estimate(2, 0.0, 3)], "lower", [BEST, ""]),
-        ([Estimate(1, None, 1), Estimate(2, 0.1, 5)], "lower", ["", ""]),
-        ([Estimate(1, 0.1, 5), None, Estimate(float("nan"), 0.1, 5)], "lower", ["", "", ""]),
-        ([Estimate(1, 0.1, 5), None, Estimate(3, 0.1, 5)], "lower", [BEST, "", ""]),
-        ([Estimate(1, 0.1, 5), Estimate(2, 0.1, 5)], None, ["", ""]),
-    ],
-)
-def test_the_best_is_marked_where_differences_can_be_judged(estimates, better, found):
-    assert mark_best(estimates, better) == found
-
-
 # Tables of the papers.
 
 
-def test_a_papers_table_is_shown_as_wide_as_fits(tmp_path, golden, capsys):
+def test_a_papers_table_is_shown(tmp_path, golden, capsys):
     frame = pd.DataFrame([{"data": "compas", "RMSE": Estimate(0.5, 0.1, 3), "budget": "x" * 120}])
     write_table(frame, tmp_path / "table2.csv")
     show_table(tmp_path / "table2.md")
@@ -271,7 +244,8 @@ def test_texts_over_seeds_are_short():
     """Where chains of a benchmark disagree, each seed has its own R-hat, which may be infinite."""
 
     def text(*values):
-        return _text(_cell([KeyNumber("R-hat", value) for value in values]))
+        numbers = [KeyNumber("R-hat", value) for value in values]
+        return _format_numbers(numbers, has_spreads=True)
 
     assert text("infinite", 1.23456789) == "1.235, infinite"
     assert text("infinite", "infinite") == "infinite"
