@@ -16,7 +16,6 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
@@ -27,21 +26,10 @@ from latticework.experiments.records.identity import FIGURE_GROUPS, strip_digest
 from latticework.experiments.records.record import load_record, read_records
 from latticework.experiments.result_tables import run_line, show_run, show_sweep
 from latticework.experiments.runs import errors
-from latticework.experiments.runs.configuration import (
-    check_added_keys,
-    check_folder,
-    check_sweep,
-    command_words,
-    records_folder,
-    validate_config,
-)
-from latticework.experiments.runs.sweeps import (
-    Outcome,
-    SweepProgress,
-    collect_outcomes,
-    outcome_of,
-    sweep_of_command,
-)
+from latticework.experiments.runs.configuration import command_words, records_folder
+from latticework.experiments.runs.outcomes import Outcome, RunCounter, collect_outcomes, outcome_of
+from latticework.experiments.runs.sweeps import sweep_of_command
+from latticework.experiments.runs.validation import check_command
 
 FINISHED_OUTCOMES = ("finished", "finished before")  # of an Outcome
 
@@ -53,17 +41,13 @@ class RunCallback(Callback):
     concluded from the times of files, which another machine may have written.
     """
 
-    clock: SweepProgress | None = None  # of a sweep
+    counter: RunCounter | None = None  # of a sweep's runs
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.outcomes: list[Outcome] = []
         HydraConfig.instance().set_config(config)  # for interpolations of ${hydra:...}
         try:
-            check_added_keys(config)
-            validate_config(config)
-            check_folder(config)
-            if config.hydra.mode is RunMode.MULTIRUN:
-                check_sweep(config)
+            check_command(config)
         except (errors.ConfigurationError, OSError) as error:
             errors.exit_with_message(error)
 
@@ -78,8 +62,8 @@ class RunCallback(Callback):
         jobs = sweep_of_command(config, command_words(config.hydra)).jobs
         if jobs:
             print(f"{jobs} runs in {records_folder(config)}", flush=True)
-        self.clock = SweepProgress.start_count(records_folder(config), jobs)
-        atexit.register(self.clock.remove)  # a signal may end the sweep
+        self.counter = RunCounter.start(records_folder(config), jobs)
+        atexit.register(self.counter.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Show the headline of a run that has ended: a table, or a line in a sweep.
@@ -87,43 +71,56 @@ class RunCallback(Callback):
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
         outcome = outcome_of(job_return)
-        if self.clock is None:
+        if self.counter is None:
             self.outcomes.append(outcome)
-        _call_or_print_error(self._show_job, outcome)
-
-    def _show_job(self, outcome: Outcome) -> None:
-        progress = self.clock.count_run(outcome.how in ("finished", "failed")) if self.clock else ""
-        record = (
-            _call_or_print_error(load_record, outcome.path)
-            if outcome.how in FINISHED_OUTCOMES
-            else None
-        )
-        if self.clock is not None:
-            line = _call_or_print_error(run_line, record) if record else _told(outcome)
-            before = " (finished before)" if outcome.how == "finished before" else ""
-            name = strip_digest(outcome.path.name) or "a run"
-            print(f"{progress}: {name}{before}: {escape_terminal(line)}", flush=True)
-        elif record is not None:
-            if outcome.how == "finished":
-                print(f"finished: {outcome.path}")
-            _call_or_print_error(show_run, record)
+            _call_or_print_error(_show_outcome, outcome)
+        else:
+            progress = self.counter.count_run()
+            line = _call_or_print_error(_describe_outcome, outcome)
+            print(f"{progress}: {line}", flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         undrawn = not _draw_figures(config, records_folder(config))
-        outcomes = [_by_now(outcome) for outcome in dict.fromkeys(self.outcomes)]
-        if self.clock is not None:
-            self.clock.remove()
+        outcomes = [_update_outcome(outcome) for outcome in dict.fromkeys(self.outcomes)]
+        if self.counter is not None:
+            self.counter.remove()
             _call_or_print_error(_show_sweep, outcomes)
         failed = [outcome for outcome in outcomes if outcome.how == "failed"]
-        _report(failed, sweep=self.clock is not None)
+        if self.counter is not None:
+            _report_failed_runs(failed)
         if failed or undrawn:
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
 
 
-def _by_now(outcome: Outcome) -> Outcome:
-    """The outcome of a run that another process was executing, if that has ended since."""
+def _show_outcome(outcome: Outcome) -> None:
+    """Print how a single run ended: its table, or why it failed."""
+    if outcome.how in FINISHED_OUTCOMES:
+        if outcome.how == "finished":
+            print(f"finished: {outcome.path}")
+        show_run(load_record(outcome.path))
+    elif outcome.how == "failed":
+        print(f"failed: {escape_terminal(outcome.cause)}")
+        print(f"the traceback is in {outcome.path / 'error.txt'}")
+
+
+def _describe_outcome(outcome: Outcome) -> str:
+    """Say in a line how a run of a sweep ended: `seed=1: mean 0.730 ± 0.017, 0.059 s`."""
+    name = strip_digest(outcome.path.name) or "a run"
+    if outcome.how == "finished":
+        line = f"{name}: {run_line(load_record(outcome.path))}"
+    elif outcome.how == "finished before":
+        line = f"{name} (finished before): {run_line(load_record(outcome.path))}"
+    elif outcome.how == "failed":
+        line = f"{name}: failed: {outcome.cause}"
+    else:
+        line = f"{name}: {outcome.how}"
+    return escape_terminal(line)
+
+
+def _update_outcome(outcome: Outcome) -> Outcome:
+    """Return the outcome of a run that another process was executing, if that has ended since."""
     if outcome.how != "skipped":
         return outcome
     if (outcome.path / "run.json").exists():
@@ -137,24 +134,16 @@ def _by_now(outcome: Outcome) -> Outcome:
     return outcome._replace(how="failed", cause=(cause.splitlines() or ["no reason given"])[0])
 
 
-def _told(outcome: Outcome) -> str:
-    """How a run ended, in a line: `failed: its cause`."""
-    return f"failed: {outcome.cause}" if outcome.how == "failed" else outcome.how
-
-
-def _report(failed: Sequence[Outcome], *, sweep: bool) -> None:
-    """Print which runs failed and why."""
-    if failed and sweep:
-        print(f"\n{len(failed)} failed:")
-        names = [str(outcome.path) if outcome.path.name else "a run" for outcome in failed]
-        width = max(map(len, names))
-        for name, outcome in zip(names, failed, strict=True):
-            print(f"  {name:{width}}  {escape_terminal(outcome.cause)}")
-        print("the traceback of each is in its error.txt")
-    elif failed:
-        for outcome in failed:
-            print(escape_terminal(_told(outcome)))
-            print(f"the traceback is in {outcome.path / 'error.txt'}")
+def _report_failed_runs(failed: Sequence[Outcome]) -> None:
+    """Print which runs of a sweep failed and why."""
+    if not failed:
+        return
+    print(f"\n{len(failed)} failed:")
+    names = [str(outcome.path) if outcome.path.name else "a run" for outcome in failed]
+    width = max(map(len, names))
+    for name, outcome in zip(names, failed, strict=True):
+        print(f"  {name:{width}}  {escape_terminal(outcome.cause)}")
+    print("the traceback of each is in its error.txt")
 
 
 def _call_or_print_error(
@@ -162,7 +151,7 @@ def _call_or_print_error(
     *args: Any,
     fault: str = "the results are complete, but could not be shown",
 ) -> Any:
-    """What `call` returns. An error is printed, and not raised: the results are already written."""
+    """Return call(*args), or print its error: the results are written already."""
     try:
         return call(*args)
     except Exception as error:  # noqa: BLE001 - a display must not make a good run fail
@@ -175,9 +164,8 @@ def _call_or_print_error(
 def _show_sweep(outcomes: Sequence[Outcome]) -> None:
     """Show the table of the finished runs of a sweep. A record that cannot be read is named."""
     records = []
-    for path in dict.fromkeys(
-        outcome.path for outcome in outcomes if outcome.how in FINISHED_OUTCOMES
-    ):
+    finished = [outcome.path for outcome in outcomes if outcome.how in FINISHED_OUTCOMES]
+    for path in dict.fromkeys(finished):
         try:
             records.append(load_record(path))
         except DamagedError as error:
@@ -205,9 +193,8 @@ def _draw_figures(config: DictConfig, folder: Path) -> bool:
 
 
 def _draw(config: DictConfig, folder: Path) -> Any:
-    from latticework.experiments.papers.draw import (
-        draw_for_command,  # imports Matplotlib and pandas
-    )
+    # Imports Matplotlib and pandas, which a command without figures does not need.
+    from latticework.experiments.papers.draw import draw_for_command
 
     records, damaged = read_records(folder)
     for fault in damaged.values():

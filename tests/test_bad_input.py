@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import latticework as lw
 import latticework.experiments.callback
 import latticework.run
-from latticework.experiments.runs import configuration, errors
+from latticework.experiments.runs import errors, validation
 from latticework.experiments.runs.errors import ConfigurationError, describe_error
 from latticework.models.base import NotDifferentiableError
 from latticework.sampling.annotations import describe_annotation, fits
@@ -159,7 +159,7 @@ def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
-        configuration.check_added_keys(config)
+        validation.check_added_keys(config)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     left_out = set(composed().hydra.job.config.override_dirname.exclude_keys)
-    assert left_out <= set(configuration.UNSWEPT_KEYS)
+    assert left_out <= set(validation.UNSWEPT_KEYS)
 
 
 def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):

@@ -21,7 +21,7 @@ import latticework.scripts.reproduce
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import validate_config
+from latticework.experiments.runs.validation import validate_config
 
 configuration.register()
 EXPERIMENTS = set(names("experiment"))

@@ -1,6 +1,7 @@
 """What a command shows at its end: a run, the comparison of a sweep, and its progress."""
 
 import json
+import multiprocessing
 import re
 
 import numpy as np
@@ -22,7 +23,7 @@ from latticework.experiments.records.estimates import (
 from latticework.experiments.records.likelihood import log_z_error
 from latticework.experiments.records.record import load_all
 from latticework.experiments.result_tables import _format_numbers, show_sweep, show_table
-from latticework.experiments.runs.sweeps import SweepProgress
+from latticework.experiments.runs.outcomes import RunCounter
 from latticework.scripts.reproduce import tables
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -190,7 +191,7 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.startswith(f"3 runs in {tmp_path}")
     assert re.search(r"^1 of 3 runs: \S+sampler=gwg: mean ", told, re.MULTILINE)
-    assert re.search(r"^2 of 3 runs, about .* to go: \S+: failed: Unsupp", told, re.MULTILINE)
+    assert re.search(r"^2 of 3 runs: \S+: failed: Unsupp", told, re.MULTILINE)
     assert re.search(r"^3 of 3 runs: \S+sampler=dmala: mean ", told, re.MULTILINE)
     assert sum("of 3 runs" in line for line in told.splitlines()) == 3
     lines = told.splitlines()
@@ -198,25 +199,15 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     assert not list(tmp_path.rglob(".sweep-*"))
 
 
-def test_only_runs_that_worked_tell_how_long_the_rest_takes(tmp_path, monkeypatch):
-    """One of 6 runs was there before, and the first that worked compiled kernels for 50 s."""
-    clock = SweepProgress.start_count(tmp_path, 6)
-
-    def count_run(at, executed=True, process=1):
-        monkeypatch.setattr("os.getpid", lambda: process)
-        monkeypatch.setattr("time.monotonic", lambda: at)
-        return clock.count_run(executed)
-
-    assert count_run(1.0, executed=False) == "1 of 6 runs"
-    assert count_run(50.0) == "2 of 6 runs"
-    assert count_run(70.0) == "3 of 6 runs, about 60 s to go"
-    assert count_run(75.0, process=2) == "4 of 6 runs, about 40 s to go"
-    assert count_run(95.0, process=2) == "5 of 6 runs, about 10 s to go"  # two at a time
-    assert count_run(96.0, process=2) == "6 of 6 runs"
+def test_runs_are_counted_over_all_processes(tmp_path):
+    counter = RunCounter.start(tmp_path, 8)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        lines = [pool.apply_async(counter.count_run) for _ in range(8)]
+        assert sorted(line.get() for line in lines) == [f"{n} of 8 runs" for n in range(1, 9)]
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
-    assert SweepProgress.start_count(tmp_path, 0).count_run(executed=True) == "1 runs so far"
+    assert RunCounter.start(tmp_path, 0).count_run() == "1 runs so far"
 
 
 # Tables of the papers.

@@ -1,4 +1,4 @@
-"""The runs that an experiment's YAML declares or that a command asks for, and how many are done.
+"""The runs that an experiment's YAML declares, or that a command asks for.
 
 A record belongs to a declared run if their settings agree: the digests of both resolved
 configurations without seeds (`identity.digest`), however the record was spelled. So a record of
@@ -8,27 +8,20 @@ under `earlier` in its YAML. Variants of a data set count as the data set.
 
 import hashlib
 import json
-import os
-import socket
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
-from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.identity import (
     SEEDS,
     affects_run,
@@ -38,7 +31,6 @@ from latticework.experiments.records.identity import (
 )
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.errors import describe_error
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
@@ -46,14 +38,6 @@ Overrides = tuple[str, ...]  # its overrides
 OverrideSet = frozenset[
     str
 ]  # a run's overrides without seeds; variants of data replaced by the data
-
-
-class Outcome(NamedTuple):
-    """How a run ended, the folder of its record, and why it failed."""
-
-    path: Path
-    how: Literal["finished", "finished before", "failed", "skipped"]
-    cause: str = ""
 
 
 class Settings(NamedTuple):
@@ -321,95 +305,3 @@ def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
             choices.append(values)
     runs = [tuple(sorted(run)) for run in product(*choices)]
     return Sweep(config, {name_from_overrides(run): run for run in runs}, skipped, jobs)
-
-
-def collect_outcomes(outcomes: list[Outcome]) -> None:
-    """Let the launcher that Hydra makes next add what its runs return to `outcomes`.
-
-    Hydra gives the results of a sweep to its sweeper, and to no callback. All launchers return
-    them, whatever the processes in which the runs were.
-    """
-    plugins = Plugins.instance()
-    make = plugins.instantiate_launcher
-
-    def make_collecting(**settings: Any) -> Any:
-        # Hydra sends its plugins to other processes, as they are without this.
-        vars(plugins).pop("instantiate_launcher", None)
-        return _Collecting(make(**settings), outcomes)
-
-    vars(plugins)["instantiate_launcher"] = make_collecting
-
-
-class _Collecting:
-    """A launcher that keeps the outcomes of the runs that `launcher` starts."""
-
-    def __init__(self, launcher: Launcher, outcomes: list[Outcome]) -> None:
-        self.launcher, self.outcomes = launcher, outcomes
-
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        results = self.launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
-        self.outcomes += [outcome_of(result) for result in results]
-        for _ in range(len(job_overrides) - len(results)):
-            self.outcomes.append(Outcome(Path(), "failed", "the launcher returned no result"))
-        return results
-
-
-def outcome_of(result: JobReturn) -> Outcome:
-    """Return the outcome that a run handed over; a failed one if it handed over an exception."""
-    value: Any = result._return_value
-    if isinstance(value, Outcome):
-        return value
-    cause = (
-        describe_error(value) if isinstance(value, BaseException) else "the run returned no outcome"
-    )
-    return Outcome(Path(), "failed", cause)
-
-
-@dataclass(frozen=True)
-class SweepProgress:
-    """Counts the finished runs of a sweep over all processes.
-
-    Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
-    whether it was executed. Processes that share the folder therefore share the counts.
-    """
-
-    file: Path
-    runs: int  # 0 if the sweep does not say how many there are
-
-    @classmethod
-    def start_count(cls, folder: Path, runs: int) -> "SweepProgress":
-        """Start a count in `folder`. Removes counts left by killed processes of this machine."""
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f".sweep-{socket.gethostname()}-"
-        for left in folder.glob(f"{name}*-*"):
-            try:
-                os.kill(int(left.name.split("-")[-2]), 0)
-            except ProcessLookupError:
-                left.unlink(missing_ok=True)
-            except OSError:  # another user's
-                pass
-        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
-
-    def count_run(self, executed: bool) -> str:
-        """Count a run; return the progress: `3 of 20 runs, about 4 min to go`.
-
-        The estimate leaves out runs that were not `executed`, because their record existed, and the
-        first run of a process, which imports packages and compiles kernels.
-        """
-        with self.file.open("a") as file:
-            file.write(f"{socket.gethostname()}/{os.getpid()} {time.monotonic()} {executed:d}\n")
-        lines = [line.rsplit(" ", 2) for line in self.file.read_text().splitlines()]
-        if not self.runs:
-            return f"{len(lines)} runs so far"
-        ends: dict[str, list[float]] = {}
-        for process, end, counts in lines:
-            if int(counts):
-                ends.setdefault(process, []).append(float(end))
-        rate = sum((len(one) - 1) / (one[-1] - one[0]) for one in ends.values() if one[-1] > one[0])
-        text, left = f"{len(lines)} of {self.runs} runs", self.runs - len(lines)
-        return f"{text}, about {duration(left / rate)} to go" if rate and left > 0 else text
-
-    def remove(self) -> None:
-        self.file.unlink(missing_ok=True)
