@@ -34,7 +34,6 @@ WIDTH = 120  # columns where the output is not a terminal
 MAX_TABLE_NUMBERS = 5  # numbers of a headline in the table of a sweep
 MAX_LINE_NUMBERS = 3  # numbers of a headline in the line of a run in a sweep
 MAX_LISTED_TEXTS = 2  # different texts of a number over seeds
-TABLE_REFERENCES = ("exact", "paper")  # reference values that get a column in the table of a sweep
 
 
 def show_run(record: Record) -> None:
@@ -73,23 +72,23 @@ def show_sweep(records: Sequence[Record]) -> None:
                 numbers.setdefault(number.name, []).append(number)
                 columns.setdefault(number.name, []).append(number)
         numbers_by_row.append(numbers)
-    shown = dict(list(columns.items())[:MAX_TABLE_NUMBERS])
 
+    names = list(columns)[:MAX_TABLE_NUMBERS]
+    titles = list(headings)
+    for name in names:
+        number = columns[name][0]
+        titles.append(f"{number.label}, {number.unit}" if number.unit else number.label)
     seeds = sorted({len(members) for _, members in rows})
     has_spreads = seeds[-1] > 1  # then ± is never an error within a run
-    counts_evaluations = any(_format_evaluations(members) for _, members in rows)
-    titles = list(headings)
-    for over_all_rows in shown.values():
-        titles += _titles_of(over_all_rows)
-    titles += ["time", "evaluations"] if counts_evaluations else ["time"]
-
+    has_evaluations = any(_format_evaluations(members) for _, members in rows)
+    titles += ["time", "evaluations"] if has_evaluations else ["time"]
     table = _new_table(titles, left=range(len(headings)))
     for (texts, members), numbers in zip(rows, numbers_by_row, strict=True):
         cells = list(texts)
-        for name, over_all_rows in shown.items():
-            cells += _cells_of(numbers.get(name, []), over_all_rows, has_spreads)
+        for name in names:
+            cells.append(_format_numbers(numbers.get(name, []), has_spreads=has_spreads))
         cells.append(_format_time(members))
-        if counts_evaluations:
+        if has_evaluations:
             cells.append(_format_evaluations(members))
         _add_row(table, cells)
 
@@ -97,7 +96,7 @@ def show_sweep(records: Sequence[Record]) -> None:
         span = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
         note = f"Means ± standard deviations over {span} seeds."
     else:
-        note = _describe_errors(sum(shown.values(), []))
+        note = _describe_errors(sum(columns.values(), []))
     _show(f"{len(records)} runs", table, note)
 
 
@@ -114,32 +113,6 @@ def show_table(file: Path) -> None:
 def _split_cells(line: str) -> list[str]:
     """Return the cells of a line of a Markdown table."""
     return [unescape(cell.strip()) for cell in line.strip("|").split("|")]
-
-
-def _titles_of(numbers: Sequence[KeyNumber]) -> list[str]:
-    """Return the heading of a number's column, and those of its references' columns."""
-    first = numbers[0]
-    titles = [f"{first.label}, {first.unit}" if first.unit else first.label]
-    for key in _references_of(numbers):
-        titles.append(f"{first.label}, {key}")
-    return titles
-
-
-def _references_of(numbers: Sequence[KeyNumber]) -> list[str]:
-    """Return which of TABLE_REFERENCES any of the numbers has."""
-    return [key for key in TABLE_REFERENCES if any(key in number.beside for number in numbers)]
-
-
-def _cells_of(
-    numbers: Sequence[KeyNumber], over_all_rows: Sequence[KeyNumber], has_spreads: bool
-) -> list[str]:
-    """Return the cells of one row for a number and its references."""
-    cells = [_format_numbers(numbers, has_spreads=has_spreads)]
-    for key in _references_of(over_all_rows):
-        texts = {format_estimate(number.beside.get(key)) for number in numbers}
-        # Runs of several model seeds may have several values; the mean then has none.
-        cells.append(texts.pop() if len(texts) == 1 else "")
-    return cells
 
 
 def _format_numbers(numbers: Sequence[KeyNumber], *, has_spreads: bool) -> str:

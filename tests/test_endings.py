@@ -172,19 +172,6 @@ def test_the_rows_of_a_sweep_show_means_and_spreads(name, golden, capsys, monkey
     golden(capsys.readouterr().out)
 
 
-def test_exact_values_that_differ_have_none_for_all(golden, capsys, monkeypatch):
-    """Another model seed makes another target; the mean of the runs is the mean of none."""
-
-    def heads(record):
-        n = record.config["seed"]
-        beside = {"exact": Estimate(float(n)), "paper": Estimate(7.5)}
-        return [KeyNumber("log_z", n + 0.1, beside=beside)]
-
-    monkeypatch.setattr(latticework.experiments.result_tables, "headline", heads)
-    show_sweep([fake(seed=seed) for seed in (3, 5)])
-    golden(capsys.readouterr().out)
-
-
 def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
     words = (*TINY, "sampler=gwg,block_gibbs,dmala", "--multirun")
     assert command_line(*words, outputs=tmp_path) == 1

@@ -103,20 +103,22 @@ OPENING, CLOSING = "\0oc.env:", "\0"  # no interpolation, which OmegaConf would 
 
 def _as_written(node: Any, plain: Any) -> Any:
     """`plain` with the texts of `node` that contain environment variables."""
-    if isinstance(plain, dict | list):
-        items = plain.items() if isinstance(plain, dict) else enumerate(plain)
-        shown = {}
-        for key, value in items:
-            try:
-                inner = node[key]
-            except Exception:  # noqa: BLE001 - a resolver that needs the variable's value
-                inner = value
-            shown[key] = _as_written(inner, value)
-        return shown if isinstance(plain, dict) else list(shown.values())
+    if isinstance(plain, dict):
+        return {key: _as_written(_item_or(node, key, value), value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [_as_written(_item_or(node, n, value), value) for n, value in enumerate(plain)]
     if not isinstance(plain, str):
         return plain
     text = node if isinstance(node, str) and OPENING in node else plain
     return mask_passwords(text.replace(OPENING, "${oc.env:").replace(CLOSING, "}"))
+
+
+def _item_or(node: Any, key: str | int, value: Any) -> Any:
+    """node[key], or `value` if a resolver there needs the value of an environment variable."""
+    try:
+        return node[key]
+    except Exception:  # noqa: BLE001 - a resolver raises whatever it likes
+        return value
 
 
 @contextmanager
@@ -152,12 +154,13 @@ def scaled(key: str, *choice: Any, _root_: DictConfig) -> Any:
     """
     scale = _root_.get("scale")
     column = OmegaConf.select(_root_, f"scales.{scale}") or {}
-    found, value = key in column, column.get(key)
+    is_there, value = key in column, column.get(key)
     if choice and isinstance(value, DictConfig):
         name = str(choice[0])
         key = f"{key}.{name}"
-        found, value = bool({name, "others"} & set(value)), value.get(name, value.get("others"))
-    if not found:
+        is_there = name in value or "others" in value
+        value = value.get(name, value.get("others"))
+    if not is_there:
         raise ValueError(
             f"scale={scale} has no {key}: add it to scales.{scale} of the experiment, "
             f"or give +scales.{scale}.{key}=... on the command line"
@@ -179,43 +182,52 @@ def at_scale(paper: Any, quick: Any, smoke: Any, *, _root_: DictConfig) -> Any:
 
 def commands() -> str:
     """The commands besides experiments, each with the first line of its script, for --help."""
-    scripts = {name: CONF.parent / "scripts" / f"{name}.py" for name in COMMANDS}
-    texts = {name: ast.get_docstring(ast.parse(file.read_text())) for name, file in scripts.items()}
-    return _listed({name: (text or "").partition("\n")[0] for name, text in texts.items()})
+    lines = {}
+    for name in COMMANDS:
+        script = CONF.parent / "scripts" / f"{name}.py"
+        docstring = ast.get_docstring(ast.parse(script.read_text())) or ""
+        lines[name] = docstring.partition("\n")[0]
+    return _format_list(lines)
 
 
 def experiments() -> str:
     """The experiments, each with the first comment line of its file, for --help."""
-    files = sorted((CONF / "experiment").glob("*.yaml"))
-    return _listed({file.stem: first_comment(file) for file in files})
+    lines = {}
+    for file in sorted((CONF / "experiment").glob("*.yaml")):
+        lines[file.stem] = first_comment(file)
+    return _format_list(lines)
 
 
-def _listed(found: dict[str, str]) -> str:
-    width = max(map(len, found))
-    return "\n".join(f"  {name:{width}}  {found[name]}" for name in found)
+def _format_list(lines: dict[str, str]) -> str:
+    width = max(map(len, lines))
+    return "\n".join(f"  {name:{width}}  {line}" for name, line in lines.items())
 
 
 def first_comment(file: Path) -> str:
     """The first comment of a YAML file: one line, a whole sentence."""
-    comments = (line[1:].strip() for line in file.read_text().splitlines() if line[:1] == "#")
-    return next((line for line in comments if not line.startswith("@package")), "")
+    for line in file.read_text().splitlines():
+        comment = line.removeprefix("#").strip()
+        if line.startswith("#") and not comment.startswith("@package"):
+            return comment
+    return ""
 
 
 def groups() -> str:
     """The groups with their options, without helpers and experiments, for --help."""
-    found = {}
-    for folder in sorted(path for path in CONF.rglob("*") if path.is_dir()):
-        name = str(folder.relative_to(CONF))
-        if name != "experiment" and not name.startswith(HIDDEN_GROUPS):
-            found[name] = sorted(file.stem for file in folder.glob("*.yaml"))
-    width = max(map(len, found))
-    return "\n".join(
-        textwrap.fill(
-            f"{name:{width}}  {', '.join(options)}", 100, initial_indent="  ",
-            subsequent_indent=" " * (width + 4), break_on_hyphens=False,
+    options_of: dict[str, list[str]] = {}
+    for file in sorted(CONF.rglob("*.yaml")):
+        name = str(file.parent.relative_to(CONF))
+        if name not in (".", "experiment") and not name.startswith(HIDDEN_GROUPS):
+            options_of.setdefault(name, []).append(file.stem)
+    width = max(map(len, options_of))
+    indent = " " * (width + 4)
+    paragraphs = []
+    for name, options in sorted(options_of.items()):
+        text = f"  {name:{width}}  {', '.join(options)}"
+        paragraphs.append(
+            textwrap.fill(text, 100, subsequent_indent=indent, break_on_hyphens=False)
         )
-        for name, options in found.items() if options
-    )  # fmt: skip
+    return "\n".join(paragraphs)
 
 
 def register() -> None:

@@ -43,8 +43,11 @@ def _is_default(handler: Handler) -> bool:
 def stop_on_signals() -> Iterator[None]:
     """Let the signals stop this process in the block; only the main thread can install handlers."""
     main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.getsignal(n) for n in SIGNALS if main}
-    before = {n: handler for n, handler in before.items() if _is_default(handler)}
+    before: dict[signal.Signals, Handler] = {}
+    for number in SIGNALS if main else ():
+        handler = signal.getsignal(number)
+        if _is_default(handler):
+            before[number] = handler
     try:
         for number in before:
             signal.signal(number, _stop)
@@ -60,10 +63,10 @@ class DeferredSignals:
 
     def __enter__(self) -> "DeferredSignals":
         self.came: list[int] = []
-        main = threading.current_thread() is threading.main_thread()
-        self.before: dict[int, Handler] = {
-            number: signal.signal(number, self._note) for number in (SIGNALS if main else ())
-        }
+        self.before: dict[int, Handler] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self.before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

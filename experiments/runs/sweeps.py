@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -34,10 +35,9 @@ from latticework.experiments.runs import configuration
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
-Overrides = tuple[str, ...]  # its overrides
-OverrideSet = frozenset[
-    str
-]  # a run's overrides without seeds; variants of data replaced by the data
+Overrides = tuple[str, ...]  # of a run
+# The overrides of a run without its seeds, and with the data set in place of its variant.
+OverrideSet = frozenset[str]
 
 
 class Settings(NamedTuple):
@@ -80,9 +80,8 @@ class Sweep:
         """The runs by name, in groups that differ in seeds only."""
         groups: dict[OverrideSet, dict[str, Overrides]] = {}
         for name, run in self.overrides.items():
-            groups.setdefault(overrides_without_seeds_or_variants(run, self.skipped), {})[name] = (
-                run
-            )
+            kind = overrides_without_seeds_or_variants(run, self.skipped)
+            groups.setdefault(kind, {})[name] = run
         return groups
 
     def runs_of_record(self, record: Record) -> set[str] | None:
@@ -92,15 +91,19 @@ class Sweep:
         """
         mine = record.document.get("settings_digest") or digest(record.config, seeds=False)
         named = overrides_without_seeds_or_variants(record.document["overrides"], self.skipped)
-        for words in sorted(self.by_kind, key=lambda one: one != named):  # the likely one first
+        for words in sorted(self.by_kind, key=lambda words: words != named):  # the likely one first
             variant = _with_variant(words, record)
             for earlier in ((), *self.earlier):
                 if words != named and not (earlier or _could_be(record, variant)):
                     continue
                 settings = self.settings(variant, earlier)
                 if settings is not None and settings.digest == mine:
-                    runs = self.by_kind[words].items() if variant == words else ()
-                    return {name for name, run in runs if _has_seeds(record, run, settings)}
+                    runs = set()
+                    if variant == words:
+                        for name, run in self.by_kind[words].items():
+                            if _has_seeds(record, run, settings):
+                                runs.add(name)
+                    return runs
         return None
 
     def split_records(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
@@ -117,7 +120,10 @@ class Sweep:
         for record in records:
             for name in self.runs_of_record(record) or ():
                 by_run.setdefault(name, record)
-        chosen = {id(by_run[name]): by_run[name] for name in self.runs if name in by_run}
+        chosen: dict[int, Record] = {}
+        for name in self.runs:
+            if name in by_run:
+                chosen[id(by_run[name])] = by_run[name]
         return list(chosen.values())
 
     def settings(self, words: OverrideSet, earlier: Overrides = ()) -> Settings | None:
@@ -179,10 +185,10 @@ def stored_settings() -> dict[str, Settings]:
 
 def settings_stamp() -> str:
     """A hash of the files in conf/, which decide the digests of declared runs."""
-    marks = [
-        f"{file.relative_to(CONF).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}"
-        for file in sorted(CONF.rglob("*.yaml"))
-    ]
+    marks = []
+    for file in sorted(CONF.rglob("*.yaml")):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        marks.append(f"{file.relative_to(CONF).as_posix()} {content}")
     return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
@@ -231,17 +237,22 @@ def overrides_without_seeds(
 ) -> frozenset[str]:
     """The overrides that identify a run up to seeds."""
     left_out = {*skipped, *SEEDS}
-    return frozenset(o for o in overrides if affects_run(o.split("=")[0].lstrip("+~"), left_out))
+    words = set()
+    for word in overrides:
+        if affects_run(word.partition("=")[0].lstrip("+~"), left_out):
+            words.add(word)
+    return frozenset(words)
 
 
 def overrides_without_seeds_or_variants(
     overrides: Sequence[str], skipped: Collection[str] = ()
 ) -> OverrideSet:
     """The overrides that identify a run up to seeds and variants of the data."""
-    published = {f"data={variant}": f"data={data}" for variant, data in DATA_OF_VARIANT.items()}
-    return frozenset(
-        published.get(word, word) for word in overrides_without_seeds(overrides, skipped)
-    )
+    words = overrides_without_seeds(overrides, skipped)
+    for variant, data in DATA_OF_VARIANT.items():
+        if f"data={variant}" in words:
+            words = words - {f"data={variant}"} | {f"data={data}"}
+    return words
 
 
 def experiment_exists(experiment: str) -> bool:
@@ -291,7 +302,9 @@ def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
     if is_sweep and config.hydra.sweeper.get("_target_", SWEEPER) != SWEEPER:
         return Sweep(config, {}, skipped)
     parsed = configuration.parse_overrides([*(f"{key}={params[key]}" for key in params), *words])
-    last = {override.get_key_element(): override for override in parsed}
+    last: dict[str, Override] = {}
+    for override in parsed:
+        last[override.get_key_element()] = override
     choices, jobs = [], 1
     for key, override in last.items():
         if override.is_discrete_sweep():
@@ -303,5 +316,8 @@ def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
         jobs *= len(values)
         if affects_run(override.key_or_group, skipped):
             choices.append(values)
-    runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {name_from_overrides(run): run for run in runs}, skipped, jobs)
+    runs: dict[str, Overrides] = {}
+    for combination in product(*choices):
+        run = tuple(sorted(combination))
+        runs[name_from_overrides(run)] = run
+    return Sweep(config, runs, skipped, jobs)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -135,20 +136,21 @@ def check_added_keys(config: DictConfig) -> None:
 
     `config` includes `hydra`. Keys of the parts are checked with their part.
     """
-    own = {*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))} - {"defaults", "hydra"}
+    known = {*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))} - {"defaults", "hydra"}
     loader = GlobalHydra.instance().config_loader()
     given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
     every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
     for override in configuration.parse_overrides(given["task"]):
         key = override.key_or_group
-        if not (override.is_add() or override.is_force_add()) or "." in key or key in own:
+        if not (override.is_add() or override.is_force_add()) or "." in key or key in known:
             continue
         group = loader.get_group_options(key, config_name="config", overrides=every)
         if not (group or _is_interpolated(key, config)):
-            meant = [
-                f"{place}={override.get_value_string()}" for place in find_keys_named(key, config)
-            ]
-            hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(key, own)
+            value = override.get_value_string()
+            spellings = [f"{place}={value}" for place in find_keys_named(key, config)]
+            hint = nearest(key, known)
+            if spellings:
+                hint = f"did you mean {' or '.join(spellings)}?"
             raise ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
 
 
@@ -179,17 +181,15 @@ def check_sweep(config: DictConfig) -> None:
     """Raise ConfigurationError for an empty sweep, or one over a key of `UNSWEPT_KEYS`."""
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     words = [*(f"{k}={v}" for k, v in params.items()), *configuration.command_words(config.hydra)]
-    last = {
-        override.get_key_element(): override for override in configuration.parse_overrides(words)
-    }
+    last: dict[str, Override] = {}
+    for override in configuration.parse_overrides(words):
+        last[override.get_key_element()] = override
     for key, override in last.items():
         if key in UNSWEPT_KEYS and override.is_sweep_override():
-            several = f"{override.input_line} gives several values"
-            raise ConfigurationError(
-                f"{several}, and a command has one {key}: give a command for each"
-                if key != "logger"
-                else f"{several}; for all of them at once, write logger=[...]"
-            )
+            advice = f", and a command has one {key}: give a command for each"
+            if key == "logger":
+                advice = "; for all of them at once, write logger=[...]"
+            raise ConfigurationError(f"{override.input_line} gives several values{advice}")
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
             raise ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"
