@@ -3,6 +3,7 @@
 import errno
 import io
 import math
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -51,6 +52,7 @@ MISTAKES = {
     "hydra/launcher=zzz": "hydra/launcher=zzz is not known: there is basic",
     "scale=papr": "scale=papr is not known: did you mean paper?",
     "modle=ising": "the configuration has no field modle: did you mean model",
+    "experimnt=rbm_sampling": "has no field experimnt: did you mean experiment",
     "sampler.step=1": "sampler has no field step: did you mean step_size?",
     "steps=100": "did you mean budget.steps=100?",
     "sampler.step_size.x=1": "sampler.step_size has no field x: there is none",
@@ -171,6 +173,13 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
     message = f"{word} gives several values, and a command has one {key}: give a command for each"
     assert message in told(capsys, *command, outputs=tmp_path)
     assert not list(tmp_path.rglob("run.json"))
+
+
+def test_slurm_is_refused_where_there_is_none(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    words = (*TINY, "hydra/launcher=submitit_slurm", "seed=0,1", "-m")
+    assert "this machine has no sbatch and srun" in told(capsys, *words, outputs=tmp_path)
 
 
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():

@@ -9,6 +9,8 @@ import linecache
 import logging
 import os
 import re
+import select
+import signal
 import sys
 import tempfile
 import traceback
@@ -27,6 +29,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import mask_passwords
@@ -125,7 +128,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             end_on_broken_callbacks()
-            yield
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+    except BrokenPipeError as error:
+        if not _is_output_closed():
+            exit_with_message(error)
+        raise SystemExit(128 + signal.SIGPIPE) from None
     except KeyboardInterrupt:  # outside the blocks where a run handles its signals
         print("stopped by SIGINT: the same command starts again", file=sys.stderr)
         raise SystemExit(130) from None
@@ -138,6 +148,18 @@ def one_line_errors() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of the output has ended, such as `head`. Then drop what is left of it."""
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    for _, event in poll.poll(0):
+        if event & select.POLLERR:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+            return True
+    return False
 
 
 def exit_with_message(error: Exception) -> NoReturn:
@@ -195,6 +217,8 @@ def _explain_override_error(error: Exception, cause: BaseException, command: lis
             spellings = [f"{key}={value}" for key in elsewhere]
             return f"{where}: did you mean {' or '.join(spellings)}?"
         known = set(map(str, fields)) - {"hydra"}
+        if not place:
+            known |= {folder.name for folder in CONF.iterdir() if folder.is_dir()} - {"hydra"}
         return f"{where}: {nearest(name, sorted(known))}"
     return f"{cut(str(error))}. {in_a_line(cause)}"
 

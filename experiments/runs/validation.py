@@ -9,6 +9,7 @@ import math
 import os
 import pkgutil
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from inspect import Parameter, signature
@@ -80,6 +81,18 @@ def check_command(config: DictConfig) -> None:
     check_folder(config)
     if config.hydra.mode is RunMode.MULTIRUN:
         check_sweep(config)
+        check_launcher(config)
+
+
+def check_launcher(config: DictConfig) -> None:
+    """Raise ConfigurationError if the launcher needs Slurm, and this machine has none."""
+    is_slurm = str(config.hydra.launcher._target_).endswith(".SlurmLauncher")
+    if is_slurm and not (shutil.which("sbatch") and shutil.which("srun")):
+        raise ConfigurationError(
+            "hydra/launcher=submitit_slurm needs Slurm, and this machine has no sbatch and srun: "
+            "give the command on a login node, or take hydra/launcher=joblib for the cores of this "
+            "machine"
+        )
 
 
 def check_names(command: Iterable[str]) -> None:
