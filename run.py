@@ -25,8 +25,8 @@ from latticework.experiments.runs import configuration
 
 if TYPE_CHECKING:
     from latticework.data.base import Dataset
+    from latticework.experiments.runs.outcomes import Outcome
     from latticework.experiments.runs.run import Run
-    from latticework.experiments.runs.sweeps import Outcome
 
 configuration.register()
 

@@ -1,6 +1,6 @@
 """Memory: a dataclass of all that a loop changes, which is saved as a checkpoint and restored.
 
-`experiments/runs/storage.py` says how a loop uses it.
+docs/records.md says how a loop uses it.
 """
 
 from collections.abc import Mapping

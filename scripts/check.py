@@ -24,6 +24,8 @@ import numpy as np
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from latticework.experiments import CONF
+from latticework.samplers import NAMES, parse_sampler_call
 from latticework.sampling.checking.check import enumerate_target, run_checks
 from latticework.sampling.checking.draws import check_draws
 from latticework.sampling.checking.targets import EVERY, Target, targets_for
@@ -42,7 +44,7 @@ def main(words: list[str] | None = None) -> int:
             raise ValueError(f"--{name} is for draws: add --draws draws.npz, or leave it out")
     if chosen.sampler is None:
         raise ValueError("name a sampler to check, such as dmala, or a file of draws with --draws")
-    sampler = parse_sampler(chosen.sampler, settings(chosen.settings))
+    sampler = find_sampler(chosen.sampler, settings(chosen.settings))
     law = load_object(chosen.law) if chosen.law else None
     report = run_checks(
         sampler, targets(chosen, sampler), law=law, seed=chosen.seed,
@@ -56,6 +58,19 @@ def main(words: list[str] | None = None) -> int:
         content = {name: [asdict(one) for one in each] for name, each in report.outcomes.items()}
         chosen.json.write_text(json.dumps({"sampler": str(sampler), "outcomes": content}, indent=2))
     return 1 if report.failures else 0
+
+
+def find_sampler(text: str, fields: dict[str, Any]) -> Any:
+    """Return the sampler that `text` names, also one of the user's own in conf/sampler."""
+    name, given = parse_sampler_call(text)
+    if name in NAMES or not (CONF / "sampler" / f"{name}.yaml").is_file():
+        return parse_sampler(text, fields)
+    from hydra.utils import instantiate
+
+    from latticework.experiments.runs import configuration
+
+    config = configuration.compose_config((), f"sampler/{name}").sampler
+    return instantiate(config, **{**given, **fields}, _convert_="all")
 
 
 def check_draws_file(chosen: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ def main() -> None:
     from latticework.experiments.runs import signals
 
     with signals.stop_on_signals():  # imports can be stopped, too
-        from latticework.experiments.runs import configuration, errors
+        from latticework.experiments.runs import errors, validation
 
         words = sys.argv[1:]
         with errors.one_line_errors():
@@ -59,6 +59,5 @@ def main() -> None:
             if "--version" in words:
                 print(versions())
                 return
-            configuration.check_names(words)
-            configuration.patch_sweep_validation()
+            validation.check_names(words)
             import_module("latticework.run").job()

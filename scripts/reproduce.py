@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import latticework.scripts.report
-from latticework.experiments.callback import show_table
 from latticework.experiments.papers.exhibits import Catalogue, catalogue
 from latticework.experiments.papers.run_status import SCALES
+from latticework.experiments.result_tables import show_table
 from latticework.experiments.runs.sweeps import extra_override_sets
 from latticework.scripts.arguments import outputs, parser_of
 

@@ -1,6 +1,5 @@
 """`python run.py ...` inside the test's own process, which saves the seconds of importing torch."""
 
-import faulthandler
 import logging
 import os
 import signal
@@ -11,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from hydra._internal.hydra import Hydra
+from hydra.plugins.sweeper import Sweeper
 
 from latticework.experiments.records.record import Record, load_all
-from latticework.experiments.runs import configuration, signals
+from latticework.experiments.runs import signals
 from latticework.scripts import command_line as program
 
 SMALL = ("model.shape=[3,3]", "scale=smoke", "sampler=gwg")
@@ -31,23 +31,17 @@ def mode(self: Hydra, config_name: str, overrides: list[str]) -> object:
     return MODES.get(chosen)
 
 
-def command_line(*words: str, outputs: Path, crashes: bool = False) -> int:
-    """The exit status of `python run.py <words>`, its records under `outputs`.
-
-    With `crashes`, their files note them instead of pytest's own handler.
-    """
+def command_line(*words: str, outputs: Path) -> int:
+    """The exit status of `python run.py <words>`, its records under `outputs`."""
     threads, root = torch.get_num_threads(), logging.getLogger()
     before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["run.py", *QUIET, *words])
         patch.setitem(os.environ, "LATTICEWORK_OUTPUTS", str(outputs))
-        # It composes some runs of a sweep once more before the first, which takes most of the time.
-        patch.setattr(configuration, "_validate_each", lambda *_: None)
+        # It composes the runs of a sweep once more before the first, which takes most of the time.
+        patch.setattr(Sweeper, "validate_batch_is_legal", lambda *_: None)
         patch.setattr(Hydra, "get_mode", mode)
-        if not crashes:
-            patch.setattr(faulthandler, "enable", lambda *_: None)
-            patch.setattr(faulthandler, "disable", lambda: None)
         try:
             program.main()
         except SystemExit as end:

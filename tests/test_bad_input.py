@@ -3,6 +3,7 @@
 import errno
 import io
 import math
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 import latticework as lw
 import latticework.experiments.callback
 import latticework.run
-from latticework.experiments.runs import configuration, errors
+from latticework.experiments.runs import errors, validation
 from latticework.experiments.runs.errors import ConfigurationError, describe_error
 from latticework.models.base import NotDifferentiableError
 from latticework.sampling.annotations import describe_annotation, fits
@@ -51,6 +52,7 @@ MISTAKES = {
     "hydra/launcher=zzz": "hydra/launcher=zzz is not known: there is basic",
     "scale=papr": "scale=papr is not known: did you mean paper?",
     "modle=ising": "the configuration has no field modle: did you mean model",
+    "experimnt=rbm_sampling": "has no field experimnt: did you mean experiment",
     "sampler.step=1": "sampler has no field step: did you mean step_size?",
     "steps=100": "did you mean budget.steps=100?",
     "sampler.step_size.x=1": "sampler.step_size has no field x: there is none",
@@ -159,7 +161,7 @@ def test_an_added_key_that_a_run_reads_is_accepted(words, tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", words, run_mode=RunMode.MULTIRUN)
-        configuration.check_added_keys(config)
+        validation.check_added_keys(config)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +175,16 @@ def test_what_does_not_tell_records_apart_is_not_swept(tmp_path, capsys, word):
     assert not list(tmp_path.rglob("run.json"))
 
 
+def test_slurm_is_refused_where_there_is_none(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    words = (*TINY, "hydra/launcher=submitit_slurm", "seed=0,1", "-m")
+    assert "this machine has no sbatch and srun" in told(capsys, *words, outputs=tmp_path)
+
+
 def test_keys_without_a_part_in_the_name_of_a_run_are_not_swept():
     left_out = set(composed().hydra.job.config.override_dirname.exclude_keys)
-    assert left_out <= set(configuration.UNSWEPT_KEYS)
+    assert left_out <= set(validation.UNSWEPT_KEYS)
 
 
 def test_a_mistake_in_one_run_of_a_sweep_leaves_the_others(tmp_path, capsys):

@@ -2,15 +2,17 @@
 
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
 import pytest
 import torch
-from documented import ROOT, blocks
+from documented import CONF, ROOT, blocks
 from exactness import dula
 
 import latticework as lw
+from latticework.experiments.runs import configuration
 from latticework.models.base import Function
 from latticework.models.domains import Binary, Categorical, Ordinal
 from latticework.samplers import sweep
@@ -268,6 +270,17 @@ def test_a_right_sampler_passes():
     assert "everything holds, on binary, spins, rbm. Not supported: categorical" in page
     assert "is below 1e-06" in page
     assert re.search(r"invariance [\d.]+ to [\d.]+ %, one chain \d+ to", page)
+
+
+def test_a_sampler_in_conf_is_found_by_its_name(tmp_path, monkeypatch):
+    """As `run.py sampler=mine` finds it."""
+    own = shutil.copytree(CONF, tmp_path / "conf")
+    (own / "sampler" / "mine.yaml").write_text("defaults: [gwg]\nflips: 3\n")
+    monkeypatch.setattr(check, "CONF", own)
+    monkeypatch.setattr(configuration, "CONF", own)
+    assert check.find_sampler("mine", {}) == GWG(flips=3)
+    assert check.find_sampler("mine", {"flips": 2}) == GWG(flips=2)
+    assert check.find_sampler("gwg", {}) == GWG()
 
 
 def test_the_pair_of_states_shows_the_fault():

@@ -1,13 +1,11 @@
 """Runs that are killed, stopped or damaged, and go on to the same numbers, bit for bit."""
 
 import csv
-import faulthandler
 import io
 import logging
 import os
 import signal
 import sys
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
@@ -24,8 +22,7 @@ from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.environment import input_checksums
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.experiments.runs.signals import CRASH, write_crash_note
-from latticework.models.dense_ising import DenseIsing
+from latticework.models.ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
 from latticework.sampling.clock import Clock
@@ -470,20 +467,6 @@ def test_the_handler_of_a_launcher_is_called_after_the_checkpoint(tmp_path, expe
     assert called == [["work-0000000006.pt"]]
     again = begin(tmp_path)
     assert content(again, work(again)) == expected
-
-
-def test_crashes_are_noted_where_stderr_is_no_file(tmp_path, monkeypatch):
-    """Afterwards they go to the process's own stderr again."""
-    own = []
-    monkeypatch.setattr(faulthandler, "is_enabled", lambda: True)
-    monkeypatch.setattr(faulthandler, "disable", lambda: None)
-    monkeypatch.setattr(
-        faulthandler, "enable", lambda file=None: own.append((file or sys.stderr).fileno())
-    )
-    with redirect_stderr(io.StringIO()), write_crash_note(tmp_path):
-        assert (tmp_path / CRASH).exists()
-    assert own[-1] == sys.__stderr__.fileno()
-    assert not (tmp_path / CRASH).exists()
 
 
 def test_a_second_interrupt_stops_at_once(tmp_path):

@@ -9,6 +9,7 @@ import argparse
 import importlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -21,7 +22,7 @@ import latticework.scripts.reproduce
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import validate_config
+from latticework.experiments.runs.validation import validate_config
 
 configuration.register()
 EXPERIMENTS = set(names("experiment"))
@@ -204,6 +205,15 @@ def test_the_help_lists_what_a_user_may_set_and_no_helpers(printed):
     for helper in configuration.HIDDEN_GROUPS:
         assert (CONF / helper).is_dir(), f"{helper} is no folder of conf"
         assert f"{helper} " not in text[groups:]
+
+
+def test_help_whose_reader_ends_early_ends_quietly():
+    """As in `latticework --help | head`."""
+    command = [sys.executable, str(ROOT / "run.py"), "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))

@@ -15,7 +15,7 @@ from hydra.utils import get_class, get_method, instantiate
 from omegaconf import OmegaConf
 
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import validate_config
+from latticework.experiments.runs.validation import validate_config
 from latticework.samplers import NAMES, find_sampler_class
 from latticework.samplers.base import Sampler, UnsupportedModelError, Wrapper
 from latticework.samplers.skeleton import Skeleton

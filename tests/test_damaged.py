@@ -212,7 +212,7 @@ def test_neighbours_that_cannot_be_read_hide_no_failure_and_stop_no_figure(
 
 
 PLANTED = (
-    "run.json.partial", ".holder", ".holder.partial", ".crash", "error.txt", "error.txt.partial",
+    "run.json.partial", ".holder", ".holder.partial", "error.txt", "error.txt.partial",
     "metrics.csv", "metrics.csv.partial", "last.npz", "last.npz.partial", ".trackers",
     ".trackers.partial",
 )  # fmt: skip

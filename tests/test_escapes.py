@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 import latticework.scripts.figures
 import latticework.scripts.report
 import latticework.scripts.trace
-from latticework.experiments import CONF, callback
+from latticework.experiments import CONF, result_tables
 from latticework.experiments.figures import text as text_figures
 from latticework.experiments.papers import draw, report_content
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
@@ -42,7 +42,7 @@ from latticework.experiments.records.escapes import (
     escape_markdown,
     escape_terminal,
 )
-from latticework.experiments.records.estimates import Estimate
+from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs import errors
 
@@ -266,13 +266,13 @@ def test_the_tables_of_a_run_and_of_a_sweep(written, capsys, monkeypatch):
     records = hostile_records()
     heading = f"{HOSTILE} one two"
     monkeypatch.setattr(
-        callback, "headline", lambda _: [callback.KeyNumber(heading, HOSTILE, unit=HOSTILE)]
+        result_tables, "headline", lambda _: [KeyNumber(heading, HOSTILE, unit=HOSTILE)]
     )
-    monkeypatch.setattr(callback, "WIDTH", 2000)
+    monkeypatch.setattr(result_tables, "WIDTH", 2000)
     for show, given_ in (
-        (callback.show_run, records[0]),
-        (callback.show_sweep, records),
-        (callback.show_table, written / "tables" / "own.md"),
+        (result_tables.show_run, records[0]),
+        (result_tables.show_sweep, records),
+        (result_tables.show_table, written / "tables" / "own.md"),
     ):
         show(given_)
         no_controls(capsys.readouterr().out)

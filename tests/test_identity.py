@@ -30,6 +30,7 @@ from latticework.experiments.records.identity import (
     find_run_folder,
     folder_name,
     has_same_identity,
+    list_names,
     run_name,
     short_name,
     strip_digest,
@@ -214,11 +215,11 @@ def test_a_finished_folder_goes_before_an_unfinished_one(tmp_path):
         folder = tmp_path / folder_name(config, [f"x={name}"], ())
         folder.mkdir()
         (folder / ("run.json" if name == "c" else ".lock" if name == "b" else "empty")).touch()
-    names = {find_run_folder(tmp_path, config).name}
+    names = {find_run_folder(tmp_path, config, list_names(tmp_path)).name}
     shutil.rmtree(tmp_path / folder_name(config, ["x=c"], ()))
-    names.add(find_run_folder(tmp_path, config).name)
+    names.add(find_run_folder(tmp_path, config, list_names(tmp_path)).name)
     assert {strip_digest(name) for name in names} == {"x=b", "x=c"}
-    assert find_run_folder(tmp_path, {"task": {"steps": 2}}) is None
+    assert find_run_folder(tmp_path, {"task": {"steps": 2}}, list_names(tmp_path)) is None
 
 
 def test_a_module_that_moves_changes_no_number_and_runs_nothing_again(tmp_path, capsys):
@@ -299,7 +300,8 @@ def test_other_records_are_not_opened(tmp_path, monkeypatch):
         return open_file(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", count)
+    names = list_names(tmp_path)
     for seed in range(20):
-        place = find_run_folder(tmp_path, {"task": {"a": "new"}, "seed": seed})
+        place = find_run_folder(tmp_path, {"task": {"a": "new"}, "seed": seed}, names)
         assert place == (folder if seed == 3 else None)
     assert not opened

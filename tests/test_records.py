@@ -8,13 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from command import SMALL, command_line, only
-from omegaconf import OmegaConf
 
 import latticework.experiments.callback
 import latticework.run
@@ -22,7 +20,7 @@ from latticework.experiments.figures.style import mark_substitute, new_figure
 from latticework.experiments.records.record import Budget, load_all, load_record
 from latticework.experiments.runs import environment
 from latticework.experiments.runs.environment import changed_inputs, input_checksums
-from latticework.experiments.runs.recording import _substitute_is_outdated
+from latticework.experiments.runs.recording import _describe_substitute
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.sweeps import Sweep
 from latticework.models.rbm import RBM
@@ -297,7 +295,7 @@ def test_a_sweep_reads_its_data_once(tmp_path):
     assert latticework.run.load_data.cache_info()[:2] == (2, 2)
 
 
-def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch):
+def test_a_substitute_is_marked_and_kept_until_it_is_forced(tmp_path, monkeypatch, caplog):
     monkeypatch.delenv("LATTICEWORK_DATA", raising=False)
     words = (*DIGITS, f"data.cache={tmp_path / 'none'}")
     assert command_line(*words, outputs=tmp_path) == 0
@@ -313,8 +311,11 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
     assert texts[1] == []
 
     before = content(record.path)
-    assert command_line(*words, outputs=tmp_path) == 0
+    caplog.clear()
+    with caplog.at_level("WARNING"):
+        assert command_line(*words, outputs=tmp_path) == 0
     assert content(record.path) == before
+    assert "force=true runs it again" in caplog.text
 
     # The folder matches, but the data may be elsewhere now, so the run does not count as finished.
     (tmp_path / "root").mkdir()
@@ -326,30 +327,21 @@ def test_a_substitute_is_marked_and_gives_way_to_the_data(tmp_path, monkeypatch)
     assert error.read_text().startswith("MissingFileError")
 
 
-class Arriving:
-    """A loader of data or of a language model that are there, or else are replaced."""
-
-    def __init__(self, there: bool, download: bool, strict: bool = False) -> None:
-        assert not download
-        if strict and not there:
-            raise OSError
-        self.there = there
-
-    def load(self):
-        return SimpleNamespace(substitute=not self.there)
-
-
-@pytest.mark.parametrize("substitute", [False, True])
-@pytest.mark.parametrize("there", [False, True])
-def test_a_record_of_substitutes_gives_way_where_the_real_has_arrived(there, substitute, caplog):
-    arriving = {"_target_": "test_records.Arriving", "there": there, "download": True}
-    config = OmegaConf.create({"data": arriving})
-    earlier = {"data": {"substitute": substitute, "variant": "digits"}}
-    assert _substitute_is_outdated(earlier, config) == (substitute and there)
-    config = OmegaConf.create({"data": None, "model": {"language": arriving}})
-    used = {"asked": "bert", "used": "mini_bert", "substitute": substitute}
-    assert _substitute_is_outdated({"language": used}, config) == (substitute and there)
-    assert ("mini_bert in place of bert" in caplog.text) == (substitute and not there)
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"data": {"substitute": True, "variant": "digits"}}, "SUBSTITUTE of its data: digits"),
+        ({"data": {"substitute": False, "variant": "mnist"}}, ""),
+        ({"data": None}, ""),
+        (
+            {"language": {"substitute": True, "used": "mini_bert", "asked": "bert"}},
+            "SUBSTITUTE MODEL: mini_bert in place of bert",
+        ),
+        ({"language": {"substitute": False, "used": "bert", "asked": "bert"}}, ""),
+    ],
+)
+def test_a_record_of_a_substitute_is_said_to_be_one(document, words):
+    assert _describe_substitute(document) == words
 
 
 def test_a_folder_with_a_model_that_was_replaced_is_noticed(tmp_path):

@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.configuration import validate_config
 from latticework.experiments.runs.errors import ConfigurationError
+from latticework.experiments.runs.validation import validate_config
 
 configuration.register()
 

@@ -3,11 +3,15 @@
 import io
 import os
 import re
+from collections import Counter
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from command import command_line
+
+from latticework.experiments import callback
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -163,3 +167,33 @@ def test_an_outcome_is_handed_over_whatever_the_clock_says(
     said = said_of_a_sweep(tmp_path, f"sampler={NAMES}", "-m")
     assert (said["status"], said["failed"]) == (1, ["1 failed:"])
     assert said["table"] == ["GWG-1", "Gibbs-1"]
+
+
+def test_what_a_run_of_a_sweep_reads_does_not_grow_with_the_records_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new run lists their names once to be found and once to be claimed; a finished run never."""
+    listed, loaded, counted = [], [], []
+    list_folder, load_record, open_path = os.listdir, callback.load_record, Path.open
+    monkeypatch.setattr(os, "listdir", note_first(listed, list_folder))
+    monkeypatch.setattr(callback, "load_record", note_first(loaded, load_record))
+    monkeypatch.setattr(Path, "open", note_first(counted, open_path))
+    words = ("sampler=gwg", "seed=range(4)", "-m")
+    folder = str(tmp_path / "sampling" / "smoke")
+    for listings in (2, 0):
+        assert told(tmp_path, *words)[0] == 0
+        assert listed.count(folder) <= 4 * listings
+        assert sorted(Counter(loaded).values()) == [2] * 4  # for its line, and for the table
+        assert sum("/.sweep-" in path for path in counted) == 4  # to append a byte
+        for noted in (listed, loaded, counted):
+            noted.clear()
+
+
+def note_first(noted: list[str], call: Callable[..., object]) -> Callable[..., object]:
+    """Return `call`, which then notes its first argument."""
+
+    def note(*args: object, **named: object) -> object:
+        noted.extend(map(str, args[:1]))
+        return call(*args, **named)
+
+    return note

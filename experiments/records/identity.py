@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -220,14 +220,13 @@ def strip_digest(name: str) -> str:
     return re.sub(rf"-[0-9a-f]{{{DIGEST_CHARACTERS}}}$", "", name)
 
 
-def find_run_folder(parent: Path, config: dict[str, Any]) -> Path | None:
-    """The folder in `parent` of a run of `config` that has begun, or None; a finished one first.
+def find_run_folder(parent: Path, config: dict[str, Any], names: Sequence[str]) -> Path | None:
+    """The folder of a run of `config` that has begun, or None; a finished one first.
 
-    Lists names only, because a sweep asks for each of its runs, beside thousands of others.
+    `names` are those in the folder `parent`: a sweep asks for each of its runs, beside thousands of
+    others, and opens none of them.
     """
-    mine = digest(config)
-    names = list_names(parent)
-    end = f"-{mine[:DIGEST_CHARACTERS]}"
+    end = f"-{digest(config)[:DIGEST_CHARACTERS]}"
     folders = [parent / name for name in names if name.endswith(end)]
     for file in ("run.json", LOCK):
         if begun := sorted(folder for folder in folders if (folder / file).exists()):

@@ -25,7 +25,7 @@ from latticework.experiments.records.identity import PARTS, flatten_settings
 from latticework.experiments.records.record import versions
 
 ROOT = Path(__file__).resolve().parents[2]
-# of those that compute
+# Packages whose version can change the numbers.
 NUMERIC_PACKAGES = ("latticework", "torch", "numpy", "numba", "llvmlite", "hydra-core", "arviz")
 FILE_PATH_KEYS = ("file", "files", "checkpoint")  # the keys that name a user's files or folders
 
@@ -54,8 +54,11 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:  # not Linux
         lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    name = next(models, platform.processor() or platform.machine())
+    name = platform.processor() or platform.machine()
+    for line in lines:
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
@@ -77,8 +80,14 @@ def source_hashes(config: dict[str, Any]) -> dict[str, str]:
     They reveal uncommitted changes, and changes of a user's own sampler in another folder. Files
     that these files import are not included.
     """
-    modules = {module for key in PARTS for module in _modules(config.get(key))}
-    return {name: mark for name in sorted(modules) if (mark := _hash(name))}
+    modules: set[str] = set()
+    for key in PARTS:
+        modules |= set(_modules(config.get(key)))
+    hashes = {}
+    for name in sorted(modules):
+        if mark := _hash(name):
+            hashes[name] = mark
+    return hashes
 
 
 def changed_modules(earlier: dict[str, Any], config: dict[str, Any]) -> str:
@@ -86,8 +95,11 @@ def changed_modules(earlier: dict[str, Any], config: dict[str, Any]) -> str:
 
     "" if there are none. Older records do not name the files.
     """
-    known = earlier.get("sources") or {}
-    now = source_hashes(config)
+    return _changed_names(earlier.get("sources") or {}, source_hashes(config))
+
+
+def _changed_names(known: dict[str, str], now: dict[str, str]) -> str:
+    """The names whose mark in `now` is another than the `known` one."""
     return ", ".join(name for name, mark in now.items() if known.get(name, mark) != mark)
 
 
@@ -130,8 +142,12 @@ def commit() -> dict[str, Any]:
 
 def input_checksums(config: Any) -> dict[str, str]:
     """SHA-256 of each file or folder that `config` names and that exists, by its dotted key."""
-    found = {key: Path(name).expanduser() for key, name in _named(config)}
-    return {key: _digest(path) for key, path in found.items() if path.exists()}
+    checksums = {}
+    for key, name in _input_files(config):
+        path = Path(name).expanduser()
+        if path.exists():
+            checksums[key] = _digest(path)
+    return checksums
 
 
 def _digest(path: Path) -> str:
@@ -139,7 +155,10 @@ def _digest(path: Path) -> str:
     if path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    files = {file.name: _digest(file) for file in path.glob("[!.]*") if file.is_file()}
+    files = {}
+    for entry in path.glob("[!.]*"):
+        if entry.is_file():
+            files[entry.name] = _digest(entry)
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
@@ -148,16 +167,17 @@ def changed_inputs(earlier: dict[str, Any], config: Any) -> str:
 
     Files that are missing or have no checksum in the record are ignored.
     """
-    known = earlier.get("inputs") or {}
-    return ", ".join(
-        key for key, digest in input_checksums(config).items() if known.get(key, digest) != digest
-    )
+    return _changed_names(earlier.get("inputs") or {}, input_checksums(config))
 
 
-def _named(config: Any) -> Iterator[tuple[str, str]]:
-    """The values of KEYS in a nested configuration, by their dotted keys."""
+def _input_files(config: Any) -> Iterator[tuple[str, str]]:
+    """The values of FILE_PATH_KEYS in a nested configuration, with their dotted keys."""
     for key, value in flatten_settings(config).items():
-        if key.rpartition(".")[2] in FILE_PATH_KEYS:
-            is_list = isinstance(value, list)
-            every = {f"{key}.{n}": one for n, one in enumerate(value)} if is_list else {key: value}
-            yield from ((name, one) for name, one in every.items() if isinstance(one, str))
+        if key.rpartition(".")[2] not in FILE_PATH_KEYS:
+            continue
+        paths = {key: value}
+        if isinstance(value, list):
+            paths = {f"{key}.{place}": path for place, path in enumerate(value)}
+        for name, path in paths.items():
+            if isinstance(path, str):
+                yield name, path

@@ -1,6 +1,6 @@
 """Report mistakes in a command and failures of a run in one line instead of a traceback.
 
-`told` wraps the whole program. `summary` describes an error that a run raised, for its record.
+`one_line_errors` wraps the whole program. `describe_error` words an error of a run for its record.
 HYDRA_FULL_ERROR=1 shows tracebacks as well.
 """
 
@@ -9,6 +9,8 @@ import linecache
 import logging
 import os
 import re
+import select
+import signal
 import sys
 import tempfile
 import traceback
@@ -27,6 +29,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from latticework.experiments import CONF
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import mask_passwords
@@ -45,8 +48,8 @@ def end_on_broken_callbacks() -> None:
 
 
 end_on_broken_callbacks()  # in the processes of launchers, too
-# submitit tells twice, of each poll, that a cluster keeps no accounts. It then waits for results.
-logging.getLogger("submitit").addFilter(lambda told: "sacct error" not in told.getMessage())
+# submitit logs twice a poll that a cluster keeps no accounts; it works without.
+logging.getLogger("submitit").addFilter(lambda line: "sacct error" not in line.getMessage())
 
 PACKAGE = "latticework."
 COMMANDS = ("check", "race", "trace")  # scripts that are also `latticework NAME ...`
@@ -77,8 +80,9 @@ def _described(error: BaseException) -> str:
     if isinstance(error, InstantiationException) and error.__cause__:
         target = re.findall(r"target '([^']+)'", str(error))[:1]
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
-        where = " ".join([*key, *(f"({name})" for name in target)])
-        return f"{where}: {in_a_line(error.__cause__)}"
+        if target:
+            key.append(f"({target[0]})")
+        return f"{' '.join(key)}: {in_a_line(error.__cause__)}"
     if isinstance(error, ConfigurationError | DamagedError | OmegaConfBaseException):
         return in_a_line(error)
     if isinstance(error, UnwritableError | HydraException):
@@ -114,27 +118,48 @@ def one_line_errors() -> Iterator[None]:
     Inside the block Hydra raises its errors (HYDRA_FULL_ERROR) instead of printing them, and
     `logging` prints no traceback for each line that cannot be written to a full disk.
     """
-    noisy, before = (
-        logging.raiseExceptions,
-        {name: os.environ.get(name) for name in (HYDRA_TRACEBACK_VAR, OWN_TRACEBACK_VAR)},
-    )
+    raises_in_logs = logging.raiseExceptions
+    before = {}
+    for name in (HYDRA_TRACEBACK_VAR, OWN_TRACEBACK_VAR):
+        before[name] = os.environ.get(name)
     logging.raiseExceptions = wants_traceback()
     os.environ[OWN_TRACEBACK_VAR] = str(int(wants_traceback()))
     os.environ[HYDRA_TRACEBACK_VAR] = "1"
     try:
         with warnings.catch_warnings():
             end_on_broken_callbacks()
-            yield
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+    except BrokenPipeError as error:
+        if not _is_output_closed():
+            exit_with_message(error)
+        raise SystemExit(128 + signal.SIGPIPE) from None
     except KeyboardInterrupt:  # outside the blocks where a run handles its signals
         print("stopped by SIGINT: the same command starts again", file=sys.stderr)
         raise SystemExit(130) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, a user reads a message
         exit_with_message(error)
     finally:
-        logging.raiseExceptions = noisy
+        logging.raiseExceptions = raises_in_logs
         for name, value in before.items():
-            os.environ.pop(name)
-            os.environ |= {} if value is None else {name: value}
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of the output has ended, such as `head`. Then drop what is left of it."""
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    for _, event in poll.poll(0):
+        if event & select.POLLERR:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+            return True
+    return False
 
 
 def exit_with_message(error: Exception) -> NoReturn:
@@ -184,10 +209,17 @@ def _explain_override_error(error: Exception, cause: BaseException, command: lis
         fields = cause.parent_node if isinstance(cause.parent_node, DictConfig) else ()
         where = f"{place or 'the configuration'} has no field {name}"
         if elsewhere := find_keys_named(name, cause.parent_node):
-            given = [word for word in command if word.partition("=")[0] == str(cause.full_key)]
-            value = given[-1].partition("=")[2] if given else "..."
-            return f"{where}: did you mean {' or '.join(f'{key}={value}' for key in elsewhere)}?"
-        return f"{where}: {nearest(name, [key for key in fields if key != 'hydra'])}"
+            value = "..."
+            for word in command:
+                key, _, text = word.partition("=")
+                if key == str(cause.full_key):
+                    value = text
+            spellings = [f"{key}={value}" for key in elsewhere]
+            return f"{where}: did you mean {' or '.join(spellings)}?"
+        known = set(map(str, fields)) - {"hydra"}
+        if not place:
+            known |= {folder.name for folder in CONF.iterdir() if folder.is_dir()} - {"hydra"}
+        return f"{where}: {nearest(name, sorted(known))}"
     return f"{cut(str(error))}. {in_a_line(cause)}"
 
 
@@ -200,9 +232,11 @@ def find_keys_named(name: str, node: Any) -> list[str]:
     if not isinstance(root, DictConfig):
         return []
     document = OmegaConf.to_container(root, resolve=False)
-    found = [key for key in _keys(document) if key.rpartition(".")[2] == name]
-    fewest = min((key.count(".") for key in found), default=0)
-    return [key for key in found if key.count(".") == fewest]
+    by_dots: dict[int, list[str]] = {}
+    for key in _keys(document):
+        if key.rpartition(".")[2] == name:
+            by_dots.setdefault(key.count("."), []).append(key)
+    return by_dots[min(by_dots)] if by_dots else []
 
 
 def _keys(value: Any, path: str = "") -> Iterator[str]:

@@ -108,7 +108,10 @@ class WandB:
 
         for name, value in flatten_headline(numbers).items():
             self._run.summary[name] = value
-        rows = [[one.label, one.value, one.error, _beside(one)] for one in numbers]
+        rows = []
+        for number in numbers:
+            references = _describe_references(number)
+            rows.append([number.label, number.value, number.error, references])
         columns: list[str | int] = ["result", "value", "error", "compare with"]
         self._run.summary["results"] = wandb.Table(
             columns=columns, data=rows, allow_mixed_types=True
@@ -181,11 +184,14 @@ class TensorBoard:
 
     def log_headline(self, numbers: Sequence[KeyNumber]) -> None:
         """The settings and the final numbers, for the tab HPARAMS."""
-        metrics = {
-            f"final/{k}": v for k, v in flatten_headline(numbers).items() if not isinstance(v, str)
-        }
-        known = flatten_settings(self._config)
-        settings = {k: v for k, v in known.items() if isinstance(v, bool | int | float | str)}
+        metrics = {}
+        for name, value in flatten_headline(numbers).items():
+            if not isinstance(value, str):
+                metrics[f"final/{name}"] = value
+        settings = {}
+        for key, setting in flatten_settings(self._config).items():
+            if isinstance(setting, bool | int | float | str):
+                settings[key] = setting
         self._writer.add_hparams(settings, metrics, run_name=".")
 
     def finish(self) -> None:
@@ -210,19 +216,22 @@ class TensorBoard:
 
 def flatten_headline(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
     """The headline by name: values, `<name>_error`, and `<name>_exact` or `<name>_paper`."""
-    found: dict[str, float | str] = {}
-    for one in numbers:
-        name = one.name.replace(" ", "_")
-        found[name] = one.value
-        if one.error is not None:
-            found[f"{name}_error"] = one.error
-        for other, value in one.beside.items():
-            found[f"{name}_{other.replace(' ', '_')}"] = value.mean
-    return {name: v for name, v in found.items() if isinstance(v, str) or math.isfinite(v)}
+    values: dict[str, float | str] = {}
+    for number in numbers:
+        name = number.name.replace(" ", "_")
+        values[name] = number.value
+        if number.error is not None:
+            values[f"{name}_error"] = number.error
+        for reference, estimate in number.beside.items():
+            values[f"{name}_{reference.replace(' ', '_')}"] = estimate.mean
+    for name, value in list(values.items()):
+        if not (isinstance(value, str) or math.isfinite(value)):
+            del values[name]
+    return values
 
 
-def _beside(one: KeyNumber) -> str:
-    return ", ".join(f"{name} {value.mean:.6g}" for name, value in one.beside.items())
+def _describe_references(number: KeyNumber) -> str:
+    return ", ".join(f"{name} {value.mean:.6g}" for name, value in number.beside.items())
 
 
 def call_tracker(what: str, call: Callable[..., None], *args: Any) -> bool:

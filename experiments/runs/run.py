@@ -1,7 +1,7 @@
 """The context of one run: device, seeded generators, and the record being written.
 
-experiments/runs/recording.py defines the record and creates the Run;
-experiments/runs/storage.py explains how a task resumes.
+experiments/runs/recording.py defines the record and creates the Run; docs/records.md explains how a
+task resumes.
 """
 
 import csv
@@ -167,7 +167,7 @@ class Run(RenamedMethods):
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
         `what` names the loop, also in the progress display, where an iteration counts as `each`
-        steps. experiments/runs/storage.py explains how to use this. Raises ValueError for a name
+        steps. docs/records.md explains how to use this. Raises ValueError for a name
         that was used before, and SystemExit after a signal.
         """
         if what in self._ended:

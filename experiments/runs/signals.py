@@ -1,4 +1,4 @@
-"""Stop commands cleanly on signals, and report how a crashed process died.
+"""Stop commands cleanly on signals.
 
 SIGTERM, SIGUSR1, SIGUSR2 and SIGINT (Ctrl-C) stop a command with exit status 128 + the signal's
 number: in a resumable loop after a checkpoint at the end of the iteration (`DeferredSignals`),
@@ -7,22 +7,18 @@ elsewhere at once. Handlers that a launcher has installed stay.
 Imports the standard library only, because a command imports this before everything else.
 """
 
-import faulthandler
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 Handler = Callable[[int, FrameType | None], Any] | int | None
-CRASH = ".crash"
 
 
 def stop(number: int, where: str) -> NoReturn:
@@ -47,8 +43,11 @@ def _is_default(handler: Handler) -> bool:
 def stop_on_signals() -> Iterator[None]:
     """Let the signals stop this process in the block; only the main thread can install handlers."""
     main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.getsignal(n) for n in SIGNALS if main}
-    before = {n: handler for n, handler in before.items() if _is_default(handler)}
+    before: dict[signal.Signals, Handler] = {}
+    for number in SIGNALS if main else ():
+        handler = signal.getsignal(number)
+        if _is_default(handler):
+            before[number] = handler
     try:
         for number in before:
             signal.signal(number, _stop)
@@ -64,10 +63,10 @@ class DeferredSignals:
 
     def __enter__(self) -> "DeferredSignals":
         self.came: list[int] = []
-        main = threading.current_thread() is threading.main_thread()
-        self.before: dict[int, Handler] = {
-            number: signal.signal(number, self._note) for number in (SIGNALS if main else ())
-        }
+        self.before: dict[int, Handler] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self.before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,35 +92,3 @@ class DeferredSignals:
             if _is_default(handler) or not callable(handler):
                 stop(number, where)
             handler(number, None)
-
-
-@contextmanager
-def write_crash_note(folder: Path) -> Iterator[None]:
-    """Write the fault and the place in the Python code to `folder` if this process crashes."""
-    before = faulthandler.is_enabled()
-    (folder / CRASH).unlink(missing_ok=True)  # and no link that another planted is followed
-    with (folder / CRASH).open("x") as file:
-        faulthandler.enable(file)
-        try:
-            yield
-        finally:
-            faulthandler.disable()
-            if before and sys.__stderr__ is not None:  # sys.stderr may be no file
-                faulthandler.enable(sys.__stderr__)
-            (folder / CRASH).unlink(missing_ok=True)
-
-
-def explain_crash(folder: Path) -> str:
-    """How the process that held `folder` died, and what to do about it."""
-    file = folder / CRASH
-    if file.exists() and (fault := file.read_text(errors="replace").partition("\n")[0]):
-        return (
-            f"crashed ({fault}). This is a fault in compiled code, not in your command. If it "
-            "happens again, put ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default before the "
-            f"command, which takes slower code for the processor, and report it with {file}"
-        )
-    return (
-        "was killed (SIGKILL), with other runs of its sweep or by the system. The system does so "
-        "when memory runs out: then take fewer chains, a smaller batch, or fewer runs at once "
-        "(hydra.launcher.n_jobs)"
-    )

@@ -3,53 +3,8 @@
 Content is written to a temporary file next to the target, flushed to disk, and then renamed. If the
 disk is full or the process is killed, the target keeps its earlier content.
 
-An artifact is an expensive input such as a trained model, its ground-truth samples or generated
-data: a set of tensors. It is computed once and stored under `outputs/artifacts/<kind>-<hash>/`. The
-hash covers everything that determines the tensors; `spec.json` beside them holds that specification
-and the checksum of their file. If several runs need an artifact at the same time, one computes it
-and the others wait.
-
-With checkpoints an interrupted run resumes bit for bit. A task with a long loop keeps everything
-that the loop changes in a dataclass, a Memory, and iterates with `run.resumable`:
-
-    @dataclass
-    class Training(Memory):                      # sampling/loop_state.py
-        model: Module
-        optimiser: Optimizer
-        rng: Generator
-        state: State
-        best: float = -math.inf
-
-    memory = Training(model, optimiser, rng, sampler.init(x, model))
-    for iteration in run.resumable(memory, "training", total=10_000):
-        memory.state, _ = sampler.step(memory.state, model, rng)
-        ...                                      # optimiser.step(), run.log(iteration, ...)
-    run.save("last", x=memory.state.x)
-
-The loop yields `first` (default 1) to `total` and shows its progress. It writes a checkpoint
-between two iterations: every `checkpoint` seconds (conf/config.yaml), at the end of the loop, and
-on a signal (`experiments.runs.signals`). After a signal the process exits, or calls the handler
-that a launcher installed; submitit's handler requeues the job. Giving the same command again
-resumes from the last checkpoint, and truncates metrics.csv to the rows that it had then. Four
-rules:
-
-1. Generators and objects with a `state_dict` (modules, optimisers, schedules, Memory,
-   sampling.clock.Clock) are restored in place. Other fields (tensors, numbers, sampler
-   states, lists, None) are replaced when the loop begins. The loop's body must read `memory.state`,
-   and not a variable set before the loop.
-2. Code before the loop runs again on resuming. It must be deterministic and log no rows. Use
-   `first=0` to log a reading at the start.
-3. Every generator that the body draws from must be a field of the Memory.
-4. Each loop of a run needs its own name. Loops that have finished are skipped on resuming.
-
-A checkpoint is used only if it has the same configuration and model, and is not damaged; otherwise
-the one before it is tried. If none can be used, they are kept in `outputs/superseded`. Those of
-another kind of device are refused with an error. Each file is written under a temporary name and
-then renamed. The last two checkpoints of each loop are kept. All are removed when the run has
-finished.
+docs/records.md says how a task resumes from its checkpoints, and what an artifact is.
 """
-
-from __future__ import annotations
 
 import hashlib
 import io
@@ -62,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import safetensors.torch
@@ -75,15 +30,24 @@ from torch import Tensor, nn
 from latticework.experiments.runs.errors import UnwritableError
 from latticework.samplers.base import Sampler
 
-if TYPE_CHECKING:
-    from latticework.experiments.runs.run import Run
-
 log = logging.getLogger(__name__)
 Content = bytes | memoryview
 CHECKPOINTS_PER_LOOP = 2  # checkpoints of a loop
 Document = dict[str, Any]  # a checkpoint
+Tensors = dict[str, Tensor]
 FILE, CHECKSUM = "tensors.safetensors", "sha256"  # the second is a key of spec.json
 PLAIN = (bool, int, float, str, tuple)
+
+
+class ArtifactUser(Protocol):
+    """The part of a run (`run.Run`) that artifacts need."""
+
+    outputs: Path
+    device: torch.device
+    model_seed: int
+    notes: dict[str, Any]
+
+    def note(self, **values: Any) -> None: ...
 
 
 def write_atomically(target: Path, content: Content | str) -> None:
@@ -133,7 +97,7 @@ def serialise_checkpoint(document: Any) -> Content:
     return buffer.getbuffer()
 
 
-def serialise_tensors(values: dict[str, Tensor]) -> Content:
+def serialise_tensors(values: Tensors) -> Content:
     """Tensors on any device, as a safetensors file."""
     return safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in values.items()})
 
@@ -234,8 +198,8 @@ def _read(file: Path) -> tuple[Document, str]:
 
 
 def load_or_make_artifact(
-    run: Run, kind: str, spec: dict[str, Any], make: Callable[[], dict[str, Tensor]]
-) -> dict[str, Tensor]:
+    run: ArtifactUser, kind: str, spec: dict[str, Any], make: Callable[[], Tensors]
+) -> Tensors:
     """The tensors that `make()` returns for `spec`, read from disk if they already exist.
 
     `spec` must hold everything that the result depends on, as JSON values. The run's record notes
@@ -291,7 +255,9 @@ def hash_model(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def artifact_spec(sampler: Sampler, model: nn.Module, run: Run, **settings: Any) -> dict[str, Any]:
+def artifact_spec(
+    sampler: Sampler, model: nn.Module, run: ArtifactUser, **settings: Any
+) -> dict[str, Any]:
     """The specification of what a sampler gives on a model, for the runs of the model seed."""
     kept = {"model": hash_model(model), "sampler": repr(sampler), "seed": run.model_seed}
     return kept | settings

@@ -1,4 +1,4 @@
-"""The runs that an experiment's YAML declares or that a command asks for, and how many are done.
+"""The runs that an experiment's YAML declares, or that a command asks for.
 
 A record belongs to a declared run if their settings agree: the digests of both resolved
 configurations without seeds (`identity.digest`), however the record was spelled. So a record of
@@ -8,27 +8,21 @@ under `earlier` in its YAML. Variants of a data set count as the data set.
 
 import hashlib
 import json
-import os
-import socket
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.identity import (
     SEEDS,
     affects_run,
@@ -38,22 +32,12 @@ from latticework.experiments.records.identity import (
 )
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 from latticework.experiments.runs import configuration
-from latticework.experiments.runs.errors import describe_error
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
-Overrides = tuple[str, ...]  # its overrides
-OverrideSet = frozenset[
-    str
-]  # a run's overrides without seeds; variants of data replaced by the data
-
-
-class Outcome(NamedTuple):
-    """How a run ended, the folder of its record, and why it failed."""
-
-    path: Path
-    how: Literal["finished", "finished before", "failed", "skipped"]
-    cause: str = ""
+Overrides = tuple[str, ...]  # of a run
+# The overrides of a run without its seeds, and with the data set in place of its variant.
+OverrideSet = frozenset[str]
 
 
 class Settings(NamedTuple):
@@ -96,9 +80,8 @@ class Sweep:
         """The runs by name, in groups that differ in seeds only."""
         groups: dict[OverrideSet, dict[str, Overrides]] = {}
         for name, run in self.overrides.items():
-            groups.setdefault(overrides_without_seeds_or_variants(run, self.skipped), {})[name] = (
-                run
-            )
+            kind = overrides_without_seeds_or_variants(run, self.skipped)
+            groups.setdefault(kind, {})[name] = run
         return groups
 
     def runs_of_record(self, record: Record) -> set[str] | None:
@@ -108,15 +91,15 @@ class Sweep:
         """
         mine = record.document.get("settings_digest") or digest(record.config, seeds=False)
         named = overrides_without_seeds_or_variants(record.document["overrides"], self.skipped)
-        for words in sorted(self.by_kind, key=lambda one: one != named):  # the likely one first
+        for words in sorted(self.by_kind, key=lambda words: words != named):  # the likely one first
             variant = _with_variant(words, record)
             for earlier in ((), *self.earlier):
                 if words != named and not (earlier or _could_be(record, variant)):
                     continue
                 settings = self.settings(variant, earlier)
                 if settings is not None and settings.digest == mine:
-                    runs = self.by_kind[words].items() if variant == words else ()
-                    return {name for name, run in runs if _has_seeds(record, run, settings)}
+                    runs = self.by_kind[words] if variant == words else {}
+                    return {name for name in runs if _has_seeds(record, runs[name], settings)}
         return None
 
     def split_records(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
@@ -133,7 +116,10 @@ class Sweep:
         for record in records:
             for name in self.runs_of_record(record) or ():
                 by_run.setdefault(name, record)
-        chosen = {id(by_run[name]): by_run[name] for name in self.runs if name in by_run}
+        chosen: dict[int, Record] = {}
+        for name in self.runs:
+            if name in by_run:
+                chosen[id(by_run[name])] = by_run[name]
         return list(chosen.values())
 
     def settings(self, words: OverrideSet, earlier: Overrides = ()) -> Settings | None:
@@ -195,10 +181,10 @@ def stored_settings() -> dict[str, Settings]:
 
 def settings_stamp() -> str:
     """A hash of the files in conf/, which decide the digests of declared runs."""
-    marks = [
-        f"{file.relative_to(CONF).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}"
-        for file in sorted(CONF.rglob("*.yaml"))
-    ]
+    marks = []
+    for file in sorted(CONF.rglob("*.yaml")):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        marks.append(f"{file.relative_to(CONF).as_posix()} {content}")
     return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
@@ -247,17 +233,22 @@ def overrides_without_seeds(
 ) -> frozenset[str]:
     """The overrides that identify a run up to seeds."""
     left_out = {*skipped, *SEEDS}
-    return frozenset(o for o in overrides if affects_run(o.split("=")[0].lstrip("+~"), left_out))
+    words = set()
+    for word in overrides:
+        if affects_run(word.partition("=")[0].lstrip("+~"), left_out):
+            words.add(word)
+    return frozenset(words)
 
 
 def overrides_without_seeds_or_variants(
     overrides: Sequence[str], skipped: Collection[str] = ()
 ) -> OverrideSet:
     """The overrides that identify a run up to seeds and variants of the data."""
-    published = {f"data={variant}": f"data={data}" for variant, data in DATA_OF_VARIANT.items()}
-    return frozenset(
-        published.get(word, word) for word in overrides_without_seeds(overrides, skipped)
-    )
+    words = overrides_without_seeds(overrides, skipped)
+    for variant, data in DATA_OF_VARIANT.items():
+        if f"data={variant}" in words:
+            words = words - {f"data={variant}"} | {f"data={data}"}
+    return words
 
 
 def experiment_exists(experiment: str) -> bool:
@@ -307,7 +298,9 @@ def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
     if is_sweep and config.hydra.sweeper.get("_target_", SWEEPER) != SWEEPER:
         return Sweep(config, {}, skipped)
     parsed = configuration.parse_overrides([*(f"{key}={params[key]}" for key in params), *words])
-    last = {override.get_key_element(): override for override in parsed}
+    last: dict[str, Override] = {}
+    for override in parsed:
+        last[override.get_key_element()] = override
     choices, jobs = [], 1
     for key, override in last.items():
         if override.is_discrete_sweep():
@@ -319,97 +312,8 @@ def sweep_of_command(config: DictConfig, words: Sequence[str] = ()) -> Sweep:
         jobs *= len(values)
         if affects_run(override.key_or_group, skipped):
             choices.append(values)
-    runs = [tuple(sorted(run)) for run in product(*choices)]
-    return Sweep(config, {name_from_overrides(run): run for run in runs}, skipped, jobs)
-
-
-def collect_outcomes(outcomes: list[Outcome]) -> None:
-    """Let the launcher that Hydra makes next add what its runs return to `outcomes`.
-
-    Hydra gives the results of a sweep to its sweeper, and to no callback. All launchers return
-    them, whatever the processes in which the runs were.
-    """
-    plugins = Plugins.instance()
-    make = plugins.instantiate_launcher
-
-    def make_collecting(**settings: Any) -> Any:
-        # Hydra sends its plugins to other processes, as they are without this.
-        vars(plugins).pop("instantiate_launcher", None)
-        return _Collecting(make(**settings), outcomes)
-
-    vars(plugins)["instantiate_launcher"] = make_collecting
-
-
-class _Collecting:
-    """A launcher that keeps the outcomes of the runs that `launcher` starts."""
-
-    def __init__(self, launcher: Launcher, outcomes: list[Outcome]) -> None:
-        self.launcher, self.outcomes = launcher, outcomes
-
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        results = self.launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
-        self.outcomes += [outcome_of(result) for result in results]
-        for _ in range(len(job_overrides) - len(results)):
-            self.outcomes.append(Outcome(Path(), "failed", "the launcher returned no result"))
-        return results
-
-
-def outcome_of(result: JobReturn) -> Outcome:
-    """Return the outcome that a run handed over; a failed one if it handed over an exception."""
-    value: Any = result._return_value
-    if isinstance(value, Outcome):
-        return value
-    cause = (
-        describe_error(value) if isinstance(value, BaseException) else "the run returned no outcome"
-    )
-    return Outcome(Path(), "failed", cause)
-
-
-@dataclass(frozen=True)
-class SweepProgress:
-    """Counts the finished runs of a sweep over all processes.
-
-    Each run appends a line to `file`: its process, the end by that machine's monotonic clock, and
-    whether it was executed. Processes that share the folder therefore share the counts.
-    """
-
-    file: Path
-    runs: int  # 0 if the sweep does not say how many there are
-
-    @classmethod
-    def start_count(cls, folder: Path, runs: int) -> "SweepProgress":
-        """Start a count in `folder`. Removes counts left by killed processes of this machine."""
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f".sweep-{socket.gethostname()}-"
-        for left in folder.glob(f"{name}*-*"):
-            try:
-                os.kill(int(left.name.split("-")[-2]), 0)
-            except ProcessLookupError:
-                left.unlink(missing_ok=True)
-            except OSError:  # another user's
-                pass
-        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
-
-    def count_run(self, executed: bool) -> str:
-        """Count a run; return the progress: `3 of 20 runs, about 4 min to go`.
-
-        The estimate leaves out runs that were not `executed`, because their record existed, and the
-        first run of a process, which imports packages and compiles kernels.
-        """
-        with self.file.open("a") as file:
-            file.write(f"{socket.gethostname()}/{os.getpid()} {time.monotonic()} {executed:d}\n")
-        lines = [line.rsplit(" ", 2) for line in self.file.read_text().splitlines()]
-        if not self.runs:
-            return f"{len(lines)} runs so far"
-        ends: dict[str, list[float]] = {}
-        for process, end, counts in lines:
-            if int(counts):
-                ends.setdefault(process, []).append(float(end))
-        rate = sum((len(one) - 1) / (one[-1] - one[0]) for one in ends.values() if one[-1] > one[0])
-        text, left = f"{len(lines)} of {self.runs} runs", self.runs - len(lines)
-        return f"{text}, about {duration(left / rate)} to go" if rate and left > 0 else text
-
-    def remove(self) -> None:
-        self.file.unlink(missing_ok=True)
+    runs: dict[str, Overrides] = {}
+    for combination in product(*choices):
+        run = tuple(sorted(combination))
+        runs[name_from_overrides(run)] = run
+    return Sweep(config, runs, skipped, jobs)

@@ -57,23 +57,6 @@ def offer_moved_names(module: str) -> Callable[[str], Any]:
     return find_name
 
 
-def PTDMALA(  # noqa: N802 - the name of a class until 0.2
-    step_size: float = 0.2,
-    ladder: Sequence[float] = (1.0, 0.8, 0.6, 0.4),
-    burn_in: int = 0,
-) -> Any:
-    """Return the same sampler as `Tempered`. `burn_in` no longer spaces the ladder."""
-    from latticework.samplers.langevin import DMALA
-    from latticework.samplers.tempered import Tempered
-
-    schedule = [float(b) for b in reversed(ladder)]
-    advice = f"PTDMALA goes: write Tempered(DMALA({step_size}), schedule={schedule})"
-    if burn_in:
-        advice += "; burn_in has no effect, but without schedule Tempered learns one from b = 0 on"
-    warnings.warn(advice, DeprecationWarning, stacklevel=2)
-    return Tempered(DMALA(step_size), schedule=schedule)
-
-
 def find_moved(name: str, module: str, place: str, names: Sequence[str]) -> Any:
     """The value of one of `names`, which moved from `module` to `place` beside it.
 

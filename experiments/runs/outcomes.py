@@ -1,0 +1,101 @@
+"""How the runs of a command ended, and how many runs of a sweep have ended so far."""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+
+from latticework.experiments.runs.errors import describe_error
+
+
+class Outcome(NamedTuple):
+    """How a run ended, the folder of its record, and why it failed."""
+
+    path: Path
+    how: Literal["finished", "finished before", "failed", "skipped"]
+    cause: str = ""
+
+
+def outcome_of(result: JobReturn) -> Outcome:
+    """Return the outcome that a run handed over; a failed one if it handed over an exception."""
+    value: Any = result._return_value
+    if isinstance(value, Outcome):
+        return value
+    if isinstance(value, BaseException):
+        return Outcome(Path(), "failed", describe_error(value))
+    return Outcome(Path(), "failed", "the run returned no outcome")
+
+
+def collect_outcomes(outcomes: list[Outcome]) -> None:
+    """Let the launcher that Hydra makes next add what its runs return to `outcomes`.
+
+    Hydra gives the results of a sweep to its sweeper, and to no callback. All launchers return
+    them, whatever the processes in which the runs were.
+    """
+    plugins = Plugins.instance()
+    make = plugins.instantiate_launcher
+
+    def make_collecting(**settings: Any) -> Any:
+        # Hydra sends its plugins to other processes, as they are without this.
+        vars(plugins).pop("instantiate_launcher", None)
+        return _CollectingLauncher(make(**settings), outcomes)
+
+    vars(plugins)["instantiate_launcher"] = make_collecting
+
+
+class _CollectingLauncher:
+    """A launcher that keeps the outcomes of the runs that `launcher` starts."""
+
+    def __init__(self, launcher: Launcher, outcomes: list[Outcome]) -> None:
+        self.launcher, self.outcomes = launcher, outcomes
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        results = self.launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
+        self.outcomes += map(outcome_of, results)
+        for _ in range(len(job_overrides) - len(results)):
+            self.outcomes.append(Outcome(Path(), "failed", "the launcher returned no result"))
+        return results
+
+
+@dataclass(frozen=True)
+class RunCounter:
+    """Counts the runs of a sweep that have ended, in whatever process each was.
+
+    Each run appends a byte to `file`, so that the file's length is the count.
+    """
+
+    file: Path
+    runs: int  # 0 if the sweep does not say how many there are
+
+    @classmethod
+    def start(cls, folder: Path, runs: int) -> "RunCounter":
+        """Start a count in `folder`. Removes counts left by killed processes of this machine."""
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f".sweep-{socket.gethostname()}-"
+        for file in folder.glob(f"{name}*-*"):
+            try:
+                os.kill(int(file.name.split("-")[-2]), 0)
+            except ProcessLookupError:
+                file.unlink(missing_ok=True)
+            except OSError:  # another user's process
+                pass
+        return cls(folder / f"{name}{os.getpid()}-{time.time_ns()}", runs)
+
+    def count_run(self) -> str:
+        """Count a run; return the progress: `3 of 20 runs`."""
+        with self.file.open("ab", buffering=0) as file:  # a buffer would miss other processes
+            file.write(b".")
+            count = file.tell()
+        return f"{count} of {self.runs} runs" if self.runs else f"{count} runs so far"
+
+    def remove(self) -> None:
+        self.file.unlink(missing_ok=True)
