@@ -12,7 +12,7 @@ from latticework.experiments.tasks.improvement import headline, improvement
 from latticework.experiments.tasks.isl import heat_rbm
 from latticework.experiments.tasks.measures.sampling_likelihood import spurious_share
 from latticework.experiments.tasks.measures.training_quality import TrainingQuality
-from latticework.models.annealed import ScaledRBM
+from latticework.models.scaled_rbm import ScaledRBM
 from latticework.sampling.starts import data_mean
 
 QUALITY = TrainingQuality(

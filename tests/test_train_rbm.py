@@ -23,7 +23,7 @@ from latticework.experiments.tasks.learning.negatives import (
 from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import pretrained, train
 from latticework.experiments.tasks.train_rbm import train_rbm
-from latticework.models.annealed import ScaledRBM
+from latticework.models.scaled_rbm import ScaledRBM
 from latticework.samplers.block_gibbs import BlockGibbsState
 
 GIBBS = lw.BlockGibbs()

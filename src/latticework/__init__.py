@@ -37,7 +37,7 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str) -> _Any:
     """Import the public `name` from its module; later uses find it here."""
     if name == "PTDMALA":  # which warns when it is called
-        return getattr(_import_module("latticework.moved"), name)
+        return getattr(_import_module("latticework.moved_samplers"), name)
     if name in _MOVED:
         advice = f"latticework.{name} moved: import it from {_MOVED[name]}"
         _warnings.warn(advice, DeprecationWarning, stacklevel=2)
