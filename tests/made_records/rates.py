@@ -190,18 +190,22 @@ def trained_models(**levels: float) -> list[Record]:
     ]
 
 
-def costs(usps: float = 2.0, mnist: float = 7.0) -> list[Record]:
-    """How many times the seconds of Gibbs rates-FPCD takes for a sample."""
-    return [
-        fake(
-            sampler=name,
-            seed=seed,
-            choices={"model": f"rbm_{data}"},
-            seconds_per_step=(times if name == FPCD else 1.0) * (1 + noise(seed)),
-        )
-        for data, times in (("usps", usps), ("mnist", mnist))
-        for name, seed in product((GIBBS, FPCD), SEEDS)
-    ]
+def costs(
+    usps: float = 2.0, mnist: float = 7.0, usps_herding: float = 2.5, mnist_herding: float = 6.0
+) -> list[Record]:
+    """How many times the seconds of Gibbs the rates samplers take for a sample."""
+    records = []
+    for data, fpcd, herding in (("usps", usps, usps_herding), ("mnist", mnist, mnist_herding)):
+        times = {GIBBS: 1.0, FPCD: fpcd, HERDING: herding}
+        for name, seed in product(times, SEEDS):
+            record = fake(
+                sampler=name,
+                seed=seed,
+                choices={"model": f"rbm_{data}"},
+                seconds_per_step=times[name] * (1 + noise(seed)),
+            )
+            records.append(record)
+    return records
 
 
 # Training.
@@ -319,6 +323,62 @@ RATIOS = {"3 times": {"best_fpcd": 0.1}, "300 times": {"best_fpcd": 0.001}}
 FLAT = {"the best sizes are on a plateau": {"curvature": 0.01}}
 ABOVE = each((SP, GIBBS), -80.0)
 
+
+def improved(gain: float = 2.0, exponent: float = 0.5) -> list[Record]:
+    """The log-likelihood before and after, and the distance, at three fast step sizes."""
+    records = []
+    for size, seed in product((0.001, 0.004, 0.016), SEEDS):
+        before = -50.0 + noise(seed)
+        after = before + gain + noise(seed, 1)
+        distance = size**exponent * (1 + noise(seed, 2))
+        facts = {"ais_forward_before": before, "ais_back_before": before + 1.0}
+        facts |= {"ais_forward_after": after + 1.0, "ais_back_after": after}
+        settings = {"fast_step_size": size}
+        records.append(fake(sampler=FPCD, seed=seed, settings=settings, distance=distance, **facts))
+    return records
+
+
+def hot_chains(fpcd: float = 0.2, hot: float = 0.6, hotter: float = 0.9) -> list[Record]:
+    """The share of spurious samples of rates-FPCD, and of Gibbs at four temperatures."""
+    shares = {None: fpcd, 1.0: 0.05, 1.5: hot, 2.0: hotter, 3.0: 1.0}
+    records = []
+    for temperature, seed in product(shares, SEEDS):
+        share = shares[temperature] + noise(seed) / 10
+        record = fake(
+            {"step": [100], "isl": [-90.0]},
+            sampler=FPCD if temperature is None else GIBBS,
+            seed=seed,
+            config={"task": {"temperature": temperature}},
+            spurious_share=share,
+        )
+        records.append(record)
+    return records
+
+
+def large_steps(
+    herding: float = 0.5, fpcd: float = 0.5, herding_loss: float = 5.0, fpcd_loss: float = 20.0
+) -> list[Record]:
+    """Both rates samplers at three fast steps: how many samples are spurious at the largest.
+
+    The ISL of 100 samples is best at the smallest, and lower by the losses at ten times as much.
+    """
+    records = []
+    for name, largest, loss in ((HERDING, herding, herding_loss), (FPCD, fpcd, fpcd_loss)):
+        for place, seed in product(range(3), SEEDS):
+            isl = -90.0 - place * loss + noise(seed, place)
+            share = 0.1 + place / 2 * (largest - 0.1) + noise(seed, place) / 100
+            record = fake(
+                {"step": [100], "isl": [isl]},
+                sampler=name,
+                seed=seed,
+                settings={"fast_step_size": 0.01 * 10**place},
+                spurious_share=share,
+                validation_isl=isl,
+            )
+            records.append(record)
+    return records
+
+
 MADE: dict[str, Made] = {
     "rates-training-fpcd": Made(best_isl, each(("cd", "sml", "herding"), -80.0)),
     "rates-fig1-bolder": Made(pixels, each((HERDING, FPCD), 0.4)),
@@ -360,6 +420,18 @@ MADE: dict[str, Made] = {
         **each((SP,), -130.0), **each((GIBBS,), -80.0),
     }, true=each((HERDING, FPCD), -125.0)),
     "rates-fig3-decay": Made(decays, each(("some",), -85.0)),
+    "rates-tradeoffs-improves": Made(improved, each(("gain",), -2.0)),
+    "rates-tradeoffs-root": Made(improved, {
+        **each(("exponent",), 0.2), **each(("exponent",), 1.0),
+    }),
+    "rates-tradeoffs-faithful": Made(hot_chains, {
+        **each(("hot",), 0.1), **each(("hotter",), 0.1), **each(("fpcd",), 0.95),
+    }),
+    "rates-tradeoffs-spurious": Made(large_steps, each(("herding", "fpcd"), 0.02)),
+    "rates-tradeoffs-robust": Made(large_steps, each(("herding_loss",), 40.0)),
+    "rates-cost-similar": Made(costs, {
+        **each(("usps_herding",), 20.0), **each(("mnist_herding",), 0.5),
+    }),
     "rates-cost": Made(costs, {
         **each(("usps",), 1.0), **each(("usps",), 4.0),
         **each(("mnist",), 3.5), **each(("mnist",), 14.0),

@@ -7,6 +7,7 @@ from latticework.experiments.papers.claims import (
     rates_pictures,
     rates_samplers,
     rates_step_sizes,
+    rates_tradeoffs,
     rates_training,
 )
 from latticework.experiments.papers.claims.claim import RATES, Claim, claim_about, fresh_from
@@ -121,6 +122,29 @@ RATES_CLAIMS = (
         )
         for end, experiment, data, chose in TRAINED
     ),
+    *(
+        Claim(f"rates-tradeoffs-{name}", "rates-tradeoffs", experiment, words,
+            f"{RATES}, Section {section}", measure)
+        for name, experiment, words, section, measure in (
+            ("improves", "rates_improvement",
+             "Rates-FPCD improves the model as it samples", "4", rates_tradeoffs.improves),
+            ("root", "rates_improvement",
+             "The distance of the fast weights from the model grows with the root of the step size",
+             "4", rates_tradeoffs.distance_grows_with_root),
+            ("faithful", "rates_hot",
+             "Samples of rates-FPCD stay faithful, unlike those of Gibbs chains at temperatures "
+             "1.5 to 3", "5.1", rates_tradeoffs.stays_faithful),
+            ("spurious", "rates_step_sizes",
+             "Larger fast steps make more spurious samples, with rates-FPCD and rates-herding",
+             "5.1", rates_tradeoffs.spurious_grow),
+            ("robust", "rates_step_sizes",
+             "Rates-herding is more robust to large fast steps than rates-FPCD, on few samples",
+             "5.1", rates_tradeoffs.herding_is_robust),
+        )
+    ),
+    Claim("rates-cost-similar", "rates-cost", "rates_cost",
+        "Samples of rates-herding and rates-FPCD have a similar cost",
+        f"{RATES}, Section 5.1", rates_tradeoffs.similar_cost),
     Claim("rates-cost", "rates-cost", "rates_cost",
         "A sample of Gibbs is about 2 (USPS) and 7 (MNIST) times cheaper than one of rates-FPCD",
         f"{RATES}, Section 5.1", rates_costs.cost),

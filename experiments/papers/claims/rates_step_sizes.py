@@ -30,7 +30,7 @@ def step_size_ratio(records: list[Record]) -> Finding:
     If rates-FPCD was run with several k, its best k in the long run is taken.
     """
     groups = readings.records_by_sampler(records, [HERDING, FPCD], ["isl"])
-    updates, ours = _best_updates(groups[FPCD])
+    updates, ours = best_updates(groups[FPCD])
     herding_sizes, sizes = _best_sizes(groups[HERDING]), _best_sizes(ours)
     ratios = readings.paired_ratios(herding_sizes, sizes)
     low = published_mean("rates_fig2", "step_size", "lowest")
@@ -72,7 +72,7 @@ def _describe_plateau(runs: Mapping[str, list[Record]], resolution: float) -> st
     return f"a best step size that is not on a plateau: {'; '.join(plateaus)}"
 
 
-def _best_updates(records: list[Record]) -> tuple[int, list[Record]]:
+def best_updates(records: list[Record]) -> tuple[int, list[Record]]:
     """The k of rates-FPCD with the best long run at its best step size, and its records."""
     parts = group_by(lambda record: record.config["sampler"].get("steps", 1), records)
 
@@ -90,7 +90,7 @@ def long_run(records: list[Record], level: bool = False) -> Finding:
     With `level`, there is no clear difference (USPS).
     """
     groups = readings.records_by_sampler(records, [HERDING, FPCD], ["isl"])
-    groups[FPCD] = _best_updates(groups[FPCD])[1]
+    groups[FPCD] = best_updates(groups[FPCD])[1]
     values = {}
     for name in (HERDING, FPCD):
         best = readings.best_part(by_size(groups[name]).values(), validation_isl)

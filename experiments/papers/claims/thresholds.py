@@ -136,3 +136,8 @@ LEARNED_REJECTION = Threshold(
 EXPONENT = Threshold(
     0.15, "distance from the exponent 2/3 of PAFS", "the theorem is about infinite sizes"
 )
+ROOT = Threshold(
+    0.15,
+    "distance from the exponent 1/2 of the fast weights' distance",
+    "the bound is about the limit of many samples",
+)
