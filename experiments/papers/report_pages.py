@@ -48,7 +48,7 @@ class PartFiles:
 
 
 @dataclass(frozen=True)
-class Page:
+class ExhibitPage:
     """An exhibit as exhibit.md.jinja and results.md.jinja show it."""
 
     exhibit: Exhibit
@@ -169,7 +169,7 @@ def scale_of(part: report_content.Part) -> str:
 
 def _page(
     section: report_content.Section, folder: Path, prefix: str, note: str, *, committed: bool
-) -> Page:
+) -> ExhibitPage:
     entries = sorted(section.entries, key=_is_cost)
     printed: list[Number] = []
     unprinted: list[Number] = []
@@ -179,7 +179,7 @@ def _page(
     for part in (*section.parts, *section.other_scales):
         parts.append(_part_files(section.exhibit, part, folder, prefix, committed=committed))
     differences, diary = split_note(note)
-    return Page(
+    return ExhibitPage(
         section.exhibit, section.state, entries, parts, printed, unprinted,
         _headline(section.exhibit, entries), differences, diary, folder, prefix,
     )  # fmt: skip
