@@ -21,7 +21,13 @@ from test_bundle import at_the_papers_scale
 import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
-from latticework.experiments.papers import docs_pages, report_builder, report_content, run_facts
+from latticework.experiments.papers import (
+    docs_blocks,
+    docs_pages,
+    report_content,
+    report_figures,
+    run_facts,
+)
 from latticework.experiments.papers import run_status as inventory
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
@@ -478,7 +484,7 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
         drawn.append(config.name)
         return make_all(config, *rest)
 
-    monkeypatch.setattr(report_builder, "make_all", noted)
+    monkeypatch.setattr(report_figures, "make_all", noted)
 
     def made():
         drawn.clear()
@@ -604,9 +610,9 @@ def test_durations_and_successive_seeds():
 
 def test_a_block_of_a_page_is_replaced_and_nothing_else():
     text = "a\n<!-- times -->\nold\n<!-- /times -->\nb\n"
-    assert docs_pages.replace_block(text, "times", "new") == text.replace("old", "\nnew\n")
+    assert docs_blocks.replace_block(text, "times", "new") == text.replace("old", "\nnew\n")
     with pytest.raises(ValueError, match="no block <!-- ledger -->"):
-        docs_pages.replace_block(text, "ledger", "new")
+        docs_blocks.replace_block(text, "ledger", "new")
 
 
 def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
@@ -638,13 +644,13 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
 
     def time(records, there, gpu=False, **noted):
         parts = "ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, records
-        return docs_pages.time_of(ExperimentStatus(*parts, done=frozenset(there)), noted, gpu=gpu)
+        return docs_blocks.time_of(ExperimentStatus(*parts, done=frozenset(there)), noted, gpu=gpu)
 
     assert time(done, runs[:2]) == "8 min, extrapolated from 4 runs"  # two of other seeds
     assert time(done[:2], runs[:2]) == "8 min, extrapolated from 2 runs"
     assert time(done[:2], runs[:2], cpu="60 h, projected") == "60 h, projected"
     assert time(done, runs, cpu="60 h, projected") == "8 min, measured"
-    assert time(done, runs, gpu=True) == docs_pages.UNKNOWN
+    assert time(done, runs, gpu=True) == docs_blocks.UNKNOWN
 
 
 def test_numbers_of_one_name_name_their_experiments(tmp_path):

@@ -24,13 +24,14 @@ def describe_runs(held: ExperimentStatus) -> list[tuple[str, str]]:
         kind = "other seeds or variants of the data" if held.records else "other settings"
         runs += f", and {more} with {kind}"
     peak = peak_memory(documents)
+    seconds = sum(document["seconds"] for document in documents)
     facts = [
         ("Scale", held.scale),
         ("Runs", runs),
         ("Data", _join_distinct(map(_describe_data, documents))),
         ("Seeds", describe_seeds(documents)),
         ("Device", _join_distinct(map(_describe_device, documents))),
-        ("Time", duration(sum(document["seconds"] for document in documents))),
+        ("Time", duration(seconds)),
         ("Timing", share_text(held.drawable_records)),
         ("Memory", f"at most {peak}" if peak else ""),
         ("Commit", _join_distinct(map(_describe_commit, documents))),
@@ -48,12 +49,11 @@ def describe_problems(
         problems.append(f"{name} failed: {cause}")
     if held.stopped:
         problems.append(f"stopped or still running: {_list_runs(held.stopped)}")
-    if not_run := [r for r in held.missing if r not in held.failed and r not in held.stopped]:
+    begun = {*held.failed, *held.stopped}
+    if not_run := [run for run in held.missing if run not in begun]:
         problems.append(f"not run: {_list_runs(not_run)}")
-        for words in extra_override_sets(held.experiment):
-            if any(set(words) <= set(run.split(",")) for run in not_run):
-                extra = command(held.experiment, held.scale, words)
-                remedies.append((extra, "makes some of the missing runs"))
+        for extra in _commands_of_missing(held, not_run):
+            remedies.append((extra, "makes some of the missing runs"))
     if outdated := _count_outdated(held, catalogue):
         problems.append(
             f"{outdated} of {len(held.drawable_records)} records are outdated: "
@@ -63,6 +63,17 @@ def describe_problems(
     if held.others and held.records:
         problems.append(f"{len(held.others)} more with other settings are not shown")
     return problems + drawn.reasons_not_made, remedies
+
+
+def _commands_of_missing(held: ExperimentStatus, not_run: Sequence[str]) -> list[str]:
+    """The commands of `also` that make some of the missing runs."""
+    commands = []
+    for words in extra_override_sets(held.experiment):
+        for run in not_run:
+            if set(words) <= set(run.split(",")):
+                commands.append(command(held.experiment, held.scale, words))
+                break
+    return commands
 
 
 def _count_outdated(held: ExperimentStatus, catalogue: Catalogue) -> int:
@@ -126,7 +137,9 @@ def _describe_device(document: dict[str, Any]) -> str:
 
 def peak_memory(documents: Sequence[dict[str, Any]]) -> str:
     """The largest peak of the runs; "" if it is not known."""
-    peak = max((document.get("peak_memory_bytes") or 0 for document in documents), default=0)
+    peak = 0
+    for document in documents:
+        peak = max(peak, document.get("peak_memory_bytes") or 0)
     return f"{peak / 2**30:.2g} GiB" if peak else ""
 
 
