@@ -12,7 +12,7 @@ they are kept in outputs/report/kept.
 import logging
 from pathlib import Path
 
-from latticework.experiments.papers.docs_pages import refresh
+from latticework.experiments.papers.docs_pages import read_notes, refresh
 from latticework.experiments.papers.report_builder import build_report
 from latticework.experiments.papers.report_html import write
 from latticework.experiments.papers.run_status import SCALES
@@ -41,7 +41,7 @@ def main(words: list[str] | None = None) -> None:
     if report.notice:
         print(report.notice)
     print(report.tested)
-    print(f"report: {write(report, folder)}")
+    print(f"report: {write(report, folder, read_notes())}")
     if report.failed:
         raise SystemExit("\n".join(map(escape_terminal, report.failed)))
 

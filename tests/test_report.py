@@ -426,6 +426,17 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
     assert list(map(int, re.findall(r"\d+", first.partition(": ")[2])[:4])) == sums
 
 
+def test_a_note_is_shown_with_the_committed_records_and_with_no_others(outputs, tmp_path):
+    note = "- It differs.\n\nDiary."
+    few = replace(KNOWN, exhibits=(KNOWN["fig1a"], KNOWN["fig3"]))
+    made = build_report(outputs, known=few, drawing=False)
+    home = write(made, tmp_path, {"fig3": note, "fig1a": note})  # fig3 has runs in `outputs`
+    pages = {name: (home.parent / f"{name}.html").read_text() for name in ("fig1a", "fig3")}
+    assert "<li>It differs.</li>" in pages["fig1a"]
+    assert pages["fig1a"].index("How the runs were made") < pages["fig1a"].index("<p>Diary.</p>")
+    assert "It differs" not in pages["fig3"]
+
+
 def test_a_report_of_nothing_names_every_command(tmp_path):
     made = build_report(tmp_path, bundles=NOWHERE)
     assert made.paper_counts["not run"] == len(made.paper_entries)

@@ -25,6 +25,7 @@ from latticework.experiments.records.grouping import require_one_setting
 from latticework.experiments.records.record import BUNDLES, load_all
 
 ROOT = CONF.parent
+NOTES = "notes"  # the folder of docs/results with the notes
 BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
 
 
@@ -53,12 +54,18 @@ def results_pages(report: Report, folder: Path, bundles: Path = BUNDLES) -> dict
 
     bench.md has what `workshop.bench` measured, in bench.csv and bench_*.csv.
     """
-    notes = {}
-    for file in (folder / "notes").glob("*.md"):
-        notes[file.stem] = fill_note(file.read_text().strip(), bundles)
+    notes = read_notes(bundles, folder / NOTES)
     pages = report_pages.render_pages(report, folder, notes=notes, committed=True)
     pages["bench.md"] = bench_page(folder, notes.get("bench", ""))
     return pages
+
+
+def read_notes(bundles: Path = BUNDLES, folder: Path = BUNDLES.parent / NOTES) -> dict[str, str]:
+    """The hand-written notes on the committed records; none in an installed package."""
+    notes = {}
+    for file in folder.glob("*.md"):
+        notes[file.stem] = fill_note(file.read_text().strip(), bundles)
+    return notes
 
 
 def fill_note(text: str, bundles: Path) -> str:

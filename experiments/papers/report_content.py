@@ -10,7 +10,7 @@ from latticework.experiments.papers.claims.ledger import GROUPS, Entry
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.drawn import Drawn
 from latticework.experiments.papers.exhibits import Exhibit
-from latticework.experiments.papers.run_status import ExperimentStatus
+from latticework.experiments.papers.run_status import OUTPUTS, ExperimentStatus
 
 MAX_NAMED_PLACES = 3  # places that a sentence can name
 VERDICT_WORDS = {  # of one claim, and of several
@@ -46,6 +46,15 @@ class Section:
     parts: list[Part]
     other_scales: list[Part]
     state: str
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it shows committed records, and none of a user's."""
+        places = set()
+        for part in (*self.parts, *self.other_scales):
+            if part.holding is not None:
+                places.add(part.holding.place)
+        return bool(places) and OUTPUTS not in places
 
 
 @dataclass(frozen=True)

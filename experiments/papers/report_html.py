@@ -5,6 +5,7 @@ the style that the site shares.
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from markdown_it import MarkdownIt
@@ -19,10 +20,10 @@ FIGURES = "figures/"  # apart from the pages, because a page of text has HTML of
 HOME = "index.html"
 
 
-def write(report: Report, folder: Path) -> Path:
+def write(report: Report, folder: Path, notes: Mapping[str, str] = report_pages.NO_NOTES) -> Path:
     """Write the pages with their figures and tables to `folder`; return the first page.
 
-    Figures and tables of an earlier report are deleted.
+    Figures and tables of an earlier report are deleted. `notes` are those on the committed records.
     """
     for name in (FIGURES, report_pages.TABLES):
         if (folder / name).is_dir():
@@ -30,7 +31,8 @@ def write(report: Report, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     report_pages.write_files(report, folder, FIGURES)
     write_file(folder / STYLE, (report_pages.HERE / STYLE).read_text())
-    for name, text in report_pages.render_pages(report, folder, prefix=FIGURES).items():
+    pages = report_pages.render_pages(report, folder, prefix=FIGURES, notes=notes)
+    for name, text in pages.items():
         write_file(folder / html_name(name), html_page(text))
     return folder / HOME
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,6 +28,7 @@ HIDDEN = ("Scale", "Records")  # facts that are the same in every section of doc
 TABLES = "tables"  # the folder with the tables
 BESIDE = "beside"  # the end of the name of a table that has the paper's numbers beside ours
 COST = "-cost"  # the end of the name of a claim about the time of a step, which comes last
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 MAX_DIFFERENCES = 5  # that a note lists; the rest of a note is folded
 CLASSES = {  # of verdicts, in site.css
     str(Verdict.HOLDS): "holds",
@@ -121,17 +123,18 @@ def render_pages(
     folder: Path,
     *,
     prefix: str = "",
-    notes: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] = NO_NOTES,
     committed: bool = False,
 ) -> dict[str, str]:
     """The pages by file name, given the figures and tables in `folder`.
 
     `notes` are written by hand, by exhibit: at most `MAX_DIFFERENCES` bullets of what differs from
-    the paper, and below them the diary of the runs. `committed` pages are those of docs/results.
+    the paper, and below them the diary of the committed runs; a page of other records has none.
+    `committed` pages are those of docs/results.
     """
     pages = []
     for section in report.sections:
-        note = (notes or {}).get(section.exhibit.name, "")
+        note = notes.get(section.exhibit.name, "") if section.is_committed else ""
         pages.append(_page(section, folder, prefix, note, committed=committed))
     texts = {}
     for page in pages:

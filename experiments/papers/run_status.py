@@ -23,6 +23,7 @@ from latticework.experiments.runs.sweeps import declared_sweep
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
+OUTPUTS = "outputs"  # the place of records that are not committed
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 
 
@@ -56,7 +57,7 @@ class ExperimentStatus:
     experiment: str
     scale: str
     config: DictConfig
-    place: str  # outputs, or the bundle's file name
+    place: str  # OUTPUTS, or the bundle's file name
     runs: tuple[str, ...]
     records: list[Record]
     others: list[Record] = field(default_factory=list)
@@ -115,7 +116,7 @@ def load_status(
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
     records, damaged = ([], {}) if folder is None else read_records(folder)
-    place = "outputs"
+    place = OUTPUTS
     if not records and scale == "paper" and bundle.is_file():
         (records, _), place, folder = read_records(bundle), bundle.name, None
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
