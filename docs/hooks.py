@@ -90,15 +90,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         names.update(find_files(pattern))
     for name in sorted(names):
         shown.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
-    made: dict[str, str | bytes] = {}
+    generated: dict[str, str | bytes] = {}
     for name in find_files("docs/gallery/*.py"):
-        made |= notebook(name)
+        generated |= notebook(name)
     for name, (title, *places) in API.items():
-        made[f"api/{name}.md"] = reference(title, *places)
+        generated[f"api/{name}.md"] = reference(title, *places)
     for name in SAMPLERS:
-        made[sampler_page(name)] = sampler(name)
-    made[f"{RESULTS}/records/README.md"] = listing(f"{RESULTS}/records/*.zip")
-    for name, content in made.items():
+        generated[sampler_page(name)] = sampler(name)
+    generated[f"{RESULTS}/records/README.md"] = listing(f"{RESULTS}/records/*.zip")
+    for name, content in generated.items():
         shown.append(File.generated(config, name, content=content))
     return Files(shown)
 

@@ -129,11 +129,11 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
 
     Raises the error of a figure that fails for another reason than missing records.
     """
-    for made in make_all(config, list(records)):
-        if made.error and made.failed:
-            raise made.error
-        if isinstance(made.content, Figure):
-            plt.close(made.content)
+    for item in make_all(config, list(records)):
+        if item.error and item.failed:
+            raise item.error
+        if isinstance(item.content, Figure):
+            plt.close(item.content)
     for claim in CLAIMS:
         if claim.experiment == config.name:
             try:

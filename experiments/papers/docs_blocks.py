@@ -82,7 +82,7 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
 
 
 def _requirements(
-    experiment: str, status: ExperimentStatus | None, noted: dict[str, str]
+    experiment: str, status: ExperimentStatus | None, declared_times: dict[str, str]
 ) -> list[str]:
     """The cells of `times` for an experiment, beside the names of its exhibits."""
     sweep = declared_sweep(experiment, "paper")
@@ -91,8 +91,8 @@ def _requirements(
         f"`{experiment}`",
         _data(sweep.config),
         str(len(sweep.runs)),
-        time_of(status, noted, gpu=False),
-        time_of(status, noted, gpu=True),
+        time_of(status, declared_times, gpu=False),
+        time_of(status, declared_times, gpu=True),
         peak_memory(documents) or UNKNOWN,
     ]
 
@@ -104,7 +104,7 @@ def _data(config: Any) -> str:
     return str(swept or choice).replace(",", ", ") if data or swept else "none"
 
 
-def time_of(status: ExperimentStatus | None, noted: dict[str, str], *, gpu: bool) -> str:
+def time_of(status: ExperimentStatus | None, declared_times: dict[str, str], *, gpu: bool) -> str:
     """Time of all runs of the sweep on a CPU or GPU.
 
     If declared runs are missing, the time in exhibits.yaml is used, because missing runs may cost
@@ -117,8 +117,8 @@ def time_of(status: ExperimentStatus | None, noted: dict[str, str], *, gpu: bool
         if record.document.get("device", "cpu").startswith("cpu") != gpu:
             seconds.append(record.document["seconds"])
     partly = status is None or status.missing or len(seconds) < len(status.records)
-    if status is None or not seconds or (partly and place in noted):
-        return str(noted.get(place, UNKNOWN))
+    if status is None or not seconds or (partly and place in declared_times):
+        return str(declared_times.get(place, UNKNOWN))
     total = duration(sum(seconds) / len(seconds) * len(status.runs))
     if partly:
         return f"{total}, extrapolated from {len(seconds)} runs"

@@ -58,8 +58,8 @@ def build_report(
 def _failures(statuses: Statuses, drawn: DrawnByScale) -> list[str]:
     """A line for each mistake in the code of a figure or table, and for each damaged record."""
     lines = []
-    for (experiment, _), made in drawn.items():
-        for text in made.failed:
+    for (experiment, _), experiment_drawn in drawn.items():
+        for text in experiment_drawn.failed:
             lines.append(f"{experiment}: {text}")
     for status in chain.from_iterable(statuses.values()):
         lines += status.damaged

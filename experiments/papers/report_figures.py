@@ -37,11 +37,11 @@ def draw_experiments(
     return drawn
 
 
-def draw(held: ExperimentStatus) -> Drawn:
+def draw(status: ExperimentStatus) -> Drawn:
     """Draw every figure and table of the experiment from the records to be shown."""
-    log.info("drawing %s, scale=%s", held.experiment, held.scale)
+    log.info("drawing %s, scale=%s", status.experiment, status.scale)
     drawn = Drawn()
-    for item in make_all(held.config, held.drawable_records):
+    for item in make_all(status.config, status.drawable_records):
         if isinstance(figure := item.content, Figure):
             try:
                 drawn.pictures.append(_rendered(item.name, figure))

@@ -13,75 +13,75 @@ MAX_LISTED_FAILURES = 5
 MAX_LISTED_RUNS = 4
 
 
-def describe_runs(held: ExperimentStatus) -> list[tuple[str, str]]:
+def describe_runs(status: ExperimentStatus) -> list[tuple[str, str]]:
     """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
-    documents = [record.document for record in held.drawable_records]
+    documents = [record.document for record in status.drawable_records]
     if not documents:
-        return [("Scale", held.scale)]
-    done = len(held.runs) - len(held.missing)
-    runs = f"{done} of {len(held.runs)}"
-    if more := len(held.drawable_records) - done:
-        kind = "other seeds or variants of the data" if held.records else "other settings"
+        return [("Scale", status.scale)]
+    done = len(status.runs) - len(status.missing)
+    runs = f"{done} of {len(status.runs)}"
+    if more := len(status.drawable_records) - done:
+        kind = "other seeds or variants of the data" if status.records else "other settings"
         runs += f", and {more} with {kind}"
     peak = peak_memory(documents)
     seconds = sum(document["seconds"] for document in documents)
     facts = [
-        ("Scale", held.scale),
+        ("Scale", status.scale),
         ("Runs", runs),
         ("Data", _join_distinct(map(_describe_data, documents))),
         ("Seeds", describe_seeds(documents)),
         ("Device", _join_distinct(map(_describe_device, documents))),
         ("Time", duration(seconds)),
-        ("Timing", share_text(held.drawable_records)),
+        ("Timing", share_text(status.drawable_records)),
         ("Memory", f"at most {peak}" if peak else ""),
         ("Commit", _join_distinct(map(_describe_commit, documents))),
-        ("Records", held.place),
+        ("Records", status.place),
     ]
     return [(name, text) for name, text in facts if text]
 
 
 def describe_problems(
-    held: ExperimentStatus, drawn: Drawn, catalogue: Catalogue
+    status: ExperimentStatus, drawn: Drawn, catalogue: Catalogue
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Describe what is missing or failed, and give the commands that mend some of it."""
     problems, remedies = [], []
-    for name, cause in list(held.failed.items())[:MAX_LISTED_FAILURES]:
+    for name, cause in list(status.failed.items())[:MAX_LISTED_FAILURES]:
         problems.append(f"{name} failed: {cause}")
-    if held.stopped:
-        problems.append(f"stopped or still running: {_list_runs(held.stopped)}")
-    begun = {*held.failed, *held.stopped}
-    if not_run := [run for run in held.missing if run not in begun]:
+    if status.stopped:
+        problems.append(f"stopped or still running: {_list_runs(status.stopped)}")
+    begun = {*status.failed, *status.stopped}
+    if not_run := [run for run in status.missing if run not in begun]:
         problems.append(f"not run: {_list_runs(not_run)}")
-        for extra in _commands_of_missing(held, not_run):
+        for extra in _commands_of_missing(status, not_run):
             remedies.append((extra, "makes some of the missing runs"))
-    if outdated := _count_outdated(held, catalogue):
+    if outdated := _count_outdated(status, catalogue):
         problems.append(
-            f"{outdated} of {len(held.drawable_records)} records are outdated: "
-            f"they lack the setting {catalogue.settings[held.experiment]}"
+            f"{outdated} of {len(status.drawable_records)} records are outdated: "
+            f"they lack the setting {catalogue.settings[status.experiment]}"
         )
-        remedies.append((held.command, "makes the outdated runs again"))
-    if held.others and held.records:
-        problems.append(f"{len(held.others)} more with other settings are not shown")
+        remedies.append((status.command, "makes the outdated runs again"))
+    if status.others and status.records:
+        problems.append(f"{len(status.others)} more with other settings are not shown")
     return problems + drawn.reasons_not_made, remedies
 
 
-def _commands_of_missing(held: ExperimentStatus, not_run: Sequence[str]) -> list[str]:
+def _commands_of_missing(status: ExperimentStatus, not_run: Sequence[str]) -> list[str]:
     """The commands of `also` that make some of the missing runs."""
     commands = []
-    for words in extra_override_sets(held.experiment):
+    for words in extra_override_sets(status.experiment):
         for run in not_run:
             if set(words) <= set(run.split(",")):
-                commands.append(command(held.experiment, held.scale, words))
+                commands.append(command(status.experiment, status.scale, words))
                 break
     return commands
 
 
-def _count_outdated(held: ExperimentStatus, catalogue: Catalogue) -> int:
+def _count_outdated(status: ExperimentStatus, catalogue: Catalogue) -> int:
     """Records without the setting that every current record of the experiment has."""
-    setting = catalogue.settings.get(held.experiment)
+    setting = catalogue.settings.get(status.experiment)
     if not setting:
         return 0
-    return sum(record.setting(setting) is None for record in held.drawable_records)
+    return sum(record.setting(setting) is None for record in status.drawable_records)
 
 
 def _list_runs(names: Sequence[str]) -> str:
