@@ -10,6 +10,7 @@ import contextlib
 import csv
 import io
 import re
+from collections import Counter
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -18,6 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.labels import SAMPLERS as LOOKS
 from latticework.samplers import NAMES
@@ -27,11 +29,11 @@ SAMPLERS = {name: place for name, place in NAMES.items() if isinstance(place, st
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
     "*.md", "CITATION.cff", "LICENSE", "models/mini_bert/README.md",
-    "docs/*.md", "docs/site.css", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
+    "docs/*.md", "docs/gallery/*.*", "examples/*.*", "examples/conf/*/*.yaml",
     "docs/results/*.*", "docs/results/tables/*.csv", "docs/results/records/*",
-    "experiments/papers/tables.*s",
+    "experiments/papers/site.css",
 )  # fmt: skip
-RESULTS = "docs/results/README.md"
+RESULTS = "docs/results"
 GALLERY = "docs/gallery/README.md"
 API = {  # pages of the public names, whose modules begin like this
     "sampling": ("Sampling", "sampling", "experiments"),
@@ -49,24 +51,30 @@ COLUMNS = {  # of the benchmark's table, on the page of a sampler
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """In the navigation, a group of results a paper, as RESULTS lists them, and the samplers."""
-    _, *papers = re.split(r"^## (.*)\n", (ROOT / RESULTS).read_text(), flags=re.MULTILINE)
-    groups = []
-    for paper, rows in zip(papers[::2], papers[1::2], strict=True):
-        pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", rows, re.MULTILINE)
-        short = [heading.partition(":")[0] for heading, _ in pages]
-        groups.append({paper: []})
-        for one, (heading, file) in zip(short, pages, strict=True):
-            name = one if short.count(one) == 1 else heading
-            groups[-1][paper].append({name: f"docs/results/{file}"})
-    (results,) = [part["Results"] for part in config.nav if "Results" in part]
-    results[1:1] = groups
-    (named,) = [part["Reference"] for part in config.nav if "Reference" in part]
-    named.append({"Samplers": [{label_of(name): sampler_page(name)} for name in SAMPLERS]})
+    """Add to the navigation the results of each paper and the samplers."""
+    for group in config.nav:
+        if "Results" in group:
+            group["Results"][1:1] = results_by_paper()
+        if "Reference" in group:
+            pages = [{label_of(name): sampler_page(name)} for name in SAMPLERS]
+            group["Reference"].append({"Samplers": pages})
     config.mdx_configs["pymdownx.superfences"] = {
         "custom_fences": [{"name": "math", "class": "math", "format": mathml}]
     }
     return config
+
+
+def results_by_paper() -> list[dict[str, list[dict[str, str]]]]:
+    """The pages of figures and tables, a group a paper, under the paper's names of them."""
+    exhibits = catalogue().exhibits
+    counts = Counter((exhibit.cited, exhibit.place) for exhibit in exhibits)
+    papers: dict[str, list[dict[str, str]]] = {}
+    for exhibit in exhibits:
+        is_unique = exhibit.place and counts[exhibit.cited, exhibit.place] == 1
+        name = exhibit.place if is_unique else exhibit.heading
+        pages = papers.setdefault(exhibit.cited, [])
+        pages.append({name: f"{RESULTS}/{exhibit.name}.md"})
+    return [{paper: pages} for paper, pages in papers.items()]
 
 
 def mathml(source: str, *_: object, **__: object) -> str:
@@ -76,16 +84,23 @@ def mathml(source: str, *_: object, **__: object) -> str:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The theme's files, the repository's that are shown, and the pages that are made."""
-    kept = [file for file in files if file.src_dir != config.docs_dir]
-    names = sorted({name for pattern in SHOWN for name in found(pattern)})
-    kept += [File(name, str(ROOT), config.site_dir, config.use_directory_urls) for name in names]
-    made: dict[str, str | bytes] = {}
-    for name in found("docs/gallery/*.py"):
-        made |= notebook(name)
-    made |= {f"api/{name}.md": reference(*about) for name, about in API.items()}
-    made |= {sampler_page(name): sampler(name) for name in SAMPLERS}
-    made["docs/results/records/README.md"] = listing("docs/results/records/*.zip")
-    return Files([*kept, *(File.generated(config, name, content=made[name]) for name in made)])
+    shown = [file for file in files if file.src_dir != config.docs_dir]
+    names: set[str] = set()
+    for pattern in SHOWN:
+        names.update(find_files(pattern))
+    for name in sorted(names):
+        shown.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    generated: dict[str, str | bytes] = {}
+    for name in find_files("docs/gallery/*.py"):
+        generated |= notebook(name)
+    for name, (title, *places) in API.items():
+        generated[f"api/{name}.md"] = reference(title, *places)
+    for name in SAMPLERS:
+        generated[sampler_page(name)] = sampler(name)
+    generated[f"{RESULTS}/records/README.md"] = listing(f"{RESULTS}/records/*.zip")
+    for name, content in generated.items():
+        shown.append(File.generated(config, name, content=content))
+    return Files(shown)
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
@@ -96,10 +111,13 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return re.sub(r"\]\(([^):]+/)\)", r"](\1README.md)", text)
 
 
-def found(pattern: str) -> list[str]:
+def find_files(pattern: str) -> list[str]:
     """The files that match, from the root of the repository, in the order of their names."""
-    files = (file for file in ROOT.glob(pattern) if file.is_file())
-    return sorted(file.relative_to(ROOT).as_posix() for file in files)
+    names = []
+    for file in ROOT.glob(pattern):
+        if file.is_file():
+            names.append(file.relative_to(ROOT).as_posix())
+    return sorted(names)
 
 
 def cards(text: str) -> str:
@@ -145,20 +163,25 @@ def notebook(name: str) -> dict[str, str | bytes]:
 
 def public() -> dict[str, str]:
     """The module of each public name; those of `latticework.sample` are the first."""
-    nodes = ast.parse((ROOT / "src/latticework/__init__.pyi").read_text()).body
-    names = {a.name: str(n.module) for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
+    modules = {}
+    for node in ast.parse((ROOT / "src/latticework/__init__.pyi").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                modules[alias.name] = str(node.module)
     first = ("sample", "SampleResult", "ConvergenceWarning", "check", "race")
-    return {name: names[name] for name in (*first, *names)}
+    return {name: modules[name] for name in (*first, *modules)}
 
 
 def reference(title: str, *places: str) -> str:
     """The page of the public names whose modules begin with one of `places`."""
-    wanted = tuple(f"latticework.{place}" for place in places)
-    names = [(name, module) for name, module in public().items() if module.startswith(wanted)]
-    return "\n\n".join([f"# {title}", *(documented(*name) for name in names)])
+    parts = [f"# {title}"]
+    for name, module in public().items():
+        if module.startswith(tuple(f"latticework.{place}" for place in places)):
+            parts.append(documentation_of(name, module))
+    return "\n\n".join(parts)
 
 
-def documented(name: str, module: str) -> str:
+def documentation_of(name: str, module: str) -> str:
     """What mkdocstrings replaces by the documentation of a public name."""
     options = f"heading: latticework.{name}\n      toc_label: {name}"
     return f"::: {module}.{name}\n    options:\n      {options}"
@@ -177,26 +200,46 @@ def sampler(name: str) -> str:
     """The page of a sampler: equation and paper, models, benchmark, figures, and its class."""
     module, _, kind = SAMPLERS[name].rpartition(".")
     label = label_of(name)
-    equations = re.split(r"\n(?=\*\*|## )", (ROOT / "docs/samplers.md").read_text())
-    (told,) = [text for text in equations if f"`{name}`" in text[:160] and text[:2] == "**"]
-    told = re.sub(r"\]\((\w+\.md)", r"](../../docs/\1", told)
-    head, rule, *rows = table("docs/supported.md", "`sampler=`")
-    row = [row for row in rows if row.startswith(f"| `{name}` |")]
-    parts = [f"# {label}", told, "## Where it runs", "\n".join([head, rule, *row])]
-    with (ROOT / "docs/results/tables/benchmark-efficiency.csv").open() as file:
-        found = [row for row in csv.DictReader(file) if row["sampler"] == label]
-    if found:
-        lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS)]
-        lines += [[escape_markdown(row[column]) for column in COLUMNS] for row in found]
-        text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        parts += ["## In the [benchmark](../../docs/results/benchmark.md)", text]
-    pages = re.findall(r"^\| \[(.+?)\]\((.+?)\)", (ROOT / RESULTS).read_text(), re.MULTILINE)
-    word = re.compile(rf"(?<![\w-]){re.escape(label)}(?![\w-])")
-    shown = [one for one in pages if word.search((ROOT / "docs/results" / one[1]).read_text())]
-    if shown:
-        links = [f"- [{heading}](../../docs/results/{file})" for heading, file in shown]
+    parts = [f"# {label}", equations_of(name), "## Where it runs", models_of(name)]
+    if rows := benchmark_rows(label):
+        parts += ["## In the [benchmark](../../docs/results/benchmark.md)", rows]
+    if links := exhibits_with(label):
         parts += ["## In figures and tables", "\n".join(links)]
-    return "\n\n".join([*parts, documented(kind, f"latticework.samplers.{module}")])
+    return "\n\n".join([*parts, documentation_of(kind, f"latticework.samplers.{module}")])
+
+
+def equations_of(name: str) -> str:
+    """The paragraphs of docs/samplers.md about a sampler."""
+    paragraphs = re.split(r"\n(?=\*\*|## )", (ROOT / "docs/samplers.md").read_text())
+    (text,) = [text for text in paragraphs if f"`{name}`" in text[:160] and text[:2] == "**"]
+    return re.sub(r"\]\((\w+\.md)", r"](../../docs/\1", text)
+
+
+def models_of(name: str) -> str:
+    """The row of docs/supported.md that says on which models a sampler runs."""
+    head, rule, *rows = table("docs/supported.md", "`sampler=`")
+    return "\n".join([head, rule, *(row for row in rows if row.startswith(f"| `{name}` |"))])
+
+
+def benchmark_rows(label: str) -> str:
+    """The rows of the benchmark's table with a sampler; "" if there are none."""
+    lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS)]
+    with (ROOT / RESULTS / "tables/benchmark-efficiency.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["sampler"] == label:
+                lines.append([escape_markdown(row[column]) for column in COLUMNS])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if len(lines) > 2 else ""
+
+
+def exhibits_with(label: str) -> list[str]:
+    """Links to the pages of figures and tables that name a sampler."""
+    word = re.compile(rf"(?<![\w-]){re.escape(label)}(?![\w-])")
+    links = []
+    for exhibit in catalogue().exhibits:
+        file = f"{RESULTS}/{exhibit.name}.md"
+        if word.search((ROOT / file).read_text()):
+            links.append(f"- [{exhibit.heading}](../../{file})")
+    return links
 
 
 def table(page: str, first: str) -> list[str]:
@@ -207,5 +250,7 @@ def table(page: str, first: str) -> list[str]:
 
 def listing(pattern: str) -> str:
     """The page of a folder: its files."""
-    files = [Path(name).name for name in found(pattern)]
-    return "\n".join(["# Files", "", *(f"- [{name}]({name})" for name in files)])
+    lines = ["# Files", ""]
+    for name in find_files(pattern):
+        lines.append(f"- [{Path(name).name}]({Path(name).name})")
+    return "\n".join(lines)

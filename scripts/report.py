@@ -1,6 +1,6 @@
-"""Compare the results with the papers, in one HTML page and the same in Markdown.
+"""Compare the results with the papers, in a folder of HTML pages that opens from disk.
 
-python -m latticework.scripts.report                 # outputs/report/index.html and report.md
+python -m latticework.scripts.report                 # outputs/report/index.html
 python -m latticework.scripts.report --scale quick   # only records at that scale
 python -m latticework.scripts.report --committed     # docs/results and the pages that quote it
 
@@ -12,9 +12,9 @@ they are kept in outputs/report/kept.
 import logging
 from pathlib import Path
 
-from latticework.experiments.papers.docs_pages import refresh
-from latticework.experiments.papers.report_content import build_report
-from latticework.experiments.papers.report_pages import write
+from latticework.experiments.papers.docs_pages import read_notes, refresh
+from latticework.experiments.papers.report_builder import build_report
+from latticework.experiments.papers.report_html import write
 from latticework.experiments.papers.run_status import SCALES
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.runs.errors import one_line_errors
@@ -41,8 +41,7 @@ def main(words: list[str] | None = None) -> None:
     if report.notice:
         print(report.notice)
     print(report.tested)
-    for file in write(report, folder):
-        print(f"report: {file}")
+    print(f"report: {write(report, folder, read_notes())}")
     if report.failed:
         raise SystemExit("\n".join(map(escape_terminal, report.failed)))
 

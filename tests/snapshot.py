@@ -23,9 +23,9 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from latticework.experiments.papers.claims.ledger import Entry, judge
-from latticework.experiments.papers.docs_pages import TABLES, stem
 from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.report_pages import TABLES, stem
 from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses, pools
 from latticework.experiments.records.record import load_all
 

@@ -110,7 +110,7 @@ def in_copy(copy: Path, *words: str) -> None:
 GENERATED = """
 from dataclasses import replace
 from pathlib import Path
-from latticework.experiments.papers.docs_pages import times
+from latticework.experiments.papers.docs_blocks import times
 from latticework.experiments.papers.exhibits import catalogue
 from workshop.samplers_table import main
 main()

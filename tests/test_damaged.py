@@ -23,7 +23,8 @@ from latticework.data import text
 from latticework.experiments.papers.draw import save, write_table
 from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.report_content import build_report, draw
+from latticework.experiments.papers.report_builder import build_report
+from latticework.experiments.papers.report_figures import draw
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
 from latticework.experiments.records.archive import write_archive
 from latticework.experiments.records.identity import DIGEST_CHARACTERS

@@ -12,7 +12,8 @@ import latticework.scripts.report
 from latticework.experiments.papers import docs_pages
 from latticework.experiments.papers import draw as drawing
 from latticework.experiments.papers.draw import draw_all, svg
-from latticework.experiments.papers.report_content import Report, draw
+from latticework.experiments.papers.report_content import Report
+from latticework.experiments.papers.report_figures import draw
 from latticework.experiments.papers.run_status import ExperimentStatus
 from latticework.experiments.records.record import Record
 

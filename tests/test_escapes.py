@@ -34,7 +34,7 @@ from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import results_pages
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.report_pages import write
+from latticework.experiments.papers.report_html import html_page, write
 from latticework.experiments.records.escapes import (
     escape_csv,
     escape_html,
@@ -239,21 +239,37 @@ def test_the_report_and_the_pages_of_docs(tmp_path):
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"\x89PNG secret")
     report = hostile_report()
-    page, text = write(report, tmp_path / "outputs" / "report")
-    harmless(page.read_text())
-    for content in (text.read_text(), results_pages(report, tmp_path)["fig3.md"]):
+    folder = tmp_path / "outputs" / "report"
+    write(report, folder)
+    assert {file.name for file in folder.glob("*.html")} == {
+        "index.html", "ledger.html", "fig3.html",
+    }  # fmt: skip
+    for file in folder.glob("*.html"):
+        harmless(file.read_text())
+        assert_links_stay_in(folder, file)
+    for name in ("README.md", "ledger.md", "fig3.md"):
         for render in RENDERERS.values():
-            harmless(render(content))
+            harmless(render(results_pages(report, tmp_path)[name]))
 
 
-def test_a_page_holds_only_the_figures_that_the_report_wrote(tmp_path):
-    """Even if a page linked another file."""
-    (tmp_path / "report" / "figures").mkdir(parents=True)
-    for place in (tmp_path, tmp_path / "report" / "figures"):
-        (place / "secret.png").write_bytes(b"\x89PNG")
-    html = latticework.scripts.report.write.__globals__["html"]
-    assert "base64" not in html(f"![i]({SECRET})", tmp_path / "report")
-    assert "base64" in html("![i](figures/secret.png)", tmp_path / "report")
+def assert_links_stay_in(folder: Path, file: Path) -> None:
+    """Each link and picture of a page is a file that the report wrote."""
+    for attribute in Seen(file.read_text()).attributes:
+        name, _, target = attribute.partition("=")
+        if name in ("src", "href"):
+            path = (folder / target).resolve()
+            assert path.is_file(), target
+            assert path.is_relative_to(folder.resolve()), target
+
+
+def test_a_page_with_a_link_out_of_its_folder_is_found(tmp_path):
+    """The test above would see it."""
+    file = tmp_path / "report" / "a.html"
+    file.parent.mkdir()
+    (tmp_path / "secret.png").write_bytes(b"\x89PNG")
+    file.write_text(html_page("# A\n\n![i](../secret.png)"))
+    with pytest.raises(AssertionError):
+        assert_links_stay_in(file.parent, file)
 
 
 def no_controls(printed: str) -> None:

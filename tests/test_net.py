@@ -8,7 +8,7 @@ import pytest
 import snapshot
 from documented import composed
 
-from latticework.experiments.papers import docs_pages, report_content
+from latticework.experiments.papers import docs_blocks, docs_pages, report_builder, run_status
 from latticework.experiments.records.identity import run_name
 from latticework.experiments.records.record import BUNDLES, load_all
 from latticework.experiments.runs.configuration import resolve_config
@@ -52,12 +52,12 @@ def test_every_number_is_the_one_that_is_committed(made):
 
 def test_the_pages_are_those_of_the_records(monkeypatch):
     """`python -m latticework.scripts.report --committed` was run after the last change."""
-    monkeypatch.setattr(report_content, "load_statuses", lambda *_: snapshot.committed())
-    monkeypatch.setattr(report_content, "judge", lambda _: snapshot.judged())
-    report = report_content.build_report(None, scales=("paper",), drawing=False)
-    assert (DOCS / "results" / "ledger.md").read_text() == docs_pages.ledger_page(report)
-    for file, name, text in docs_pages.blocks(report, snapshot.KNOWN, HERE.parent, BUNDLES):
-        assert file.read_text() == docs_pages.replace_block(file.read_text(), name, text), file.name
+    monkeypatch.setattr(run_status, "load_statuses", lambda *_: snapshot.committed())
+    monkeypatch.setattr(report_builder, "judge", lambda _: snapshot.judged())
+    report = report_builder.build_report(None, scales=("paper",), drawing=False)
+    for file, name, text in docs_blocks.blocks(report, snapshot.KNOWN, HERE.parent, BUNDLES):
+        page = file.read_text()
+        assert page == docs_blocks.replace_block(page, name, text), file.name
     for name, text in docs_pages.results_pages(report, DOCS / "results").items():
         assert (DOCS / "results" / name).read_text() == text, name
 

@@ -21,17 +21,25 @@ from test_bundle import at_the_papers_scale
 import latticework.scripts.bundle
 import latticework.scripts.report
 import latticework.scripts.reproduce
-from latticework.experiments.papers import docs_pages, report_content
+from latticework.experiments.papers import (
+    docs_blocks,
+    docs_pages,
+    report_content,
+    report_figures,
+    run_facts,
+)
 from latticework.experiments.papers import run_status as inventory
 from latticework.experiments.papers.claims.ledger import CLAIMS, DLP, RATES, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
-from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
+from latticework.experiments.papers.docs_pages import results_pages
 from latticework.experiments.papers.draw import make_all, markdown
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
-from latticework.experiments.papers.report_content import Report, build_report
-from latticework.experiments.papers.report_pages import html, write
+from latticework.experiments.papers.report_builder import build_report
+from latticework.experiments.papers.report_content import Report
+from latticework.experiments.papers.report_html import html_page, write
+from latticework.experiments.papers.report_pages import MAX_DIFFERENCES, TABLES, split_note, stem
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
 from latticework.experiments.records.estimates import Estimate, duration, format_estimate
 from latticework.experiments.records.identity import strip_digest
@@ -352,30 +360,45 @@ def test_records_of_earlier_settings_are_labelled(outputs):
 
 
 def test_the_report_has_its_figures_and_is_made_by_its_command(outputs, report, capsys):
+    folder = outputs / "report"
+    (folder / "figures").mkdir(exist_ok=True)
+    (folder / "figures" / "earlier.png").write_bytes(b"")
     latticework.scripts.report.main(["--outputs", str(outputs), "--scale", "smoke"])
-    printed = capsys.readouterr().out
-    assert f"report: {outputs / 'report' / 'index.html'}" in printed
-    page, text = (file.read_text() for file in write(report, outputs / "report"))
-    linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert f"report: {folder / 'index.html'}" in capsys.readouterr().out
+    assert write(report, folder) == folder / "index.html"
+    pages = {file.name: file.read_text() for file in folder.glob("*.html")}
+    names = {f"{exhibit.name}.html" for exhibit in KNOWN.exhibits}
+    assert set(pages) == {"index.html", "ledger.html", *names}
+    files = set(re.findall(r'(?:src|href)="([^"]+)"', "".join(pages.values())))
+    assert [name for name in files if not (folder / name).is_file()] == []  # nothing from a host
+    drawn = {file.name for file in (folder / "figures").iterdir()}
+    linked = {name.removeprefix("figures/") for name in files if name.startswith("figures/")}
     assert len(linked) >= 4
-    for name in linked:
-        assert (outputs / "report" / name).read_bytes().startswith(b"\x89PNG")
-    drawn = [name for name in linked if (outputs / "report" / name).with_suffix(".svg").exists()]
-    assert page.count("<figure><svg") == len(drawn) >= 4  # it needs no other file
-    assert page.count('src="data:image/png;base64,iVBOR') == len(linked) - len(drawn)
-    told = re.findall(r'<g data-name="DMALA"><title>DMALA\n((?:.+: .+\n?)+)</title>', page)
-    assert told
-    assert len(told[0].splitlines()) > 2
-    assert "src=" not in page.replace('src="data:', "")
-    assert "too &lt;large&gt;" in page  # escaped
-    for entry in (entry for entry in report.entries if not entry.claim.cell):
-        line = f"{entry.claim.text} ({entry.claim.source}) | {report.word(entry.verdict)}"
-        assert line in text
-    assert len([row for row in text.splitlines() if row.startswith("| static mnist |")]) == 1
-    ids = re.findall(r'<h2 id="(\w\S*)">', page)
-    assert set(re.findall(r'<a href="#([^"]+)">', page)) == set(ids)
-    assert len(set(ids)) == len(KNOWN.exhibits)
-    shutil.rmtree(outputs / "report")
+    assert {name for name in drawn if name.endswith(".png")} <= linked | {
+        f"{Path(name).stem}.png" for name in linked
+    }
+    assert "earlier.png" not in drawn
+    assert "fig3-smoke.svg" in linked
+    assert "too &lt;large&gt;" in pages["fig3.html"]  # escaped
+    assert len(re.findall(r"<tr>\s<td>", pages["ledger.html"])) == len(report.entries) + len(
+        report.groups
+    )
+    shutil.rmtree(folder)
+
+
+def test_the_report_opens_with_a_gallery(report, tmp_path):
+    """A row an exhibit: its figure, the paper's number and ours, and its verdicts; tables after."""
+    page = write(report, tmp_path).read_text()
+    rows = re.findall(r"<tr>.*?</tr>", page[: page.index("<h2>Claims counted")], re.DOTALL)
+    by_exhibit = {}
+    for row in rows:
+        if match := re.search(r'href="([^"]+)\.html"', row):
+            by_exhibit[match[1]] = row
+    assert list(by_exhibit) == [exhibit.name for exhibit in KNOWN.exhibits]
+    assert '<img src="figures/fig3-smoke.png"' in by_exhibit["fig3"]
+    assert '<span class="verdict open">' in by_exhibit["rates-sec3"]
+    assert '<span class="verdict unrun">' in by_exhibit["fig7"]
+    assert KNOWN["fig7"].heading in by_exhibit["fig7"]
 
 
 @pytest.mark.parametrize("bundles", [NOWHERE, ROOT], ids=["installed", "checkout"])
@@ -392,23 +415,75 @@ def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatc
     monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: made)
     latticework.scripts.report.main(["--outputs", str(tmp_path)])
     first, *_ = (line for line in capsys.readouterr().out.splitlines() if "claims" in line)
-    page = (tmp_path / "report" / "report.md").read_text()
+    page = (tmp_path / "report" / "index.html").read_text()
     assert first in page
-    table = re.search(r"\A# .*\n\n\|.*\n\|.*\n\| (.*) \|\n", page)
-    assert re.findall(r"\d+", first.partition(": ")[2])[:4] == table[1].split(" | ")
+    rows = re.findall(r"<tr>(.*?)</tr>", page[page.index("<h2>Claims counted") :], re.DOTALL)
+    sums = [0] * 4
+    for row in rows[1:]:
+        name, *cells = re.findall(r"<td>(.*?)</td>", row)
+        if name != "Our readings":
+            sums = [total + int(cell) for total, cell in zip(sums, cells, strict=True)]
+    assert list(map(int, re.findall(r"\d+", first.partition(": ")[2])[:4])) == sums
+
+
+def test_a_note_is_shown_with_the_committed_records_and_with_no_others(outputs, tmp_path):
+    note = "- It differs.\n\nDiary."
+    few = replace(KNOWN, exhibits=(KNOWN["fig1a"], KNOWN["fig3"]))
+    made = build_report(outputs, known=few, drawing=False)
+    home = write(made, tmp_path, {"fig3": note, "fig1a": note})  # fig3 has runs in `outputs`
+    pages = {name: (home.parent / f"{name}.html").read_text() for name in ("fig1a", "fig3")}
+    assert "<li>It differs.</li>" in pages["fig1a"]
+    assert pages["fig1a"].index("How the runs were made") < pages["fig1a"].index("<p>Diary.</p>")
+    assert "It differs" not in pages["fig3"]
 
 
 def test_a_report_of_nothing_names_every_command(tmp_path):
     made = build_report(tmp_path, bundles=NOWHERE)
-    assert made.paper_counts["not run"] == len(made.of_papers)
-    assert {entry.claim.group for entry in made.of_papers} == {DLP, RATES}
-    _, file = write(made, tmp_path / "report")
-    text = file.read_text()  # an installed package has no folder of bundles
-    assert "does not contain the committed records" in text
-    assert "not run" not in text
+    assert made.paper_counts["not run"] == len(made.paper_entries)
+    assert {entry.claim.group for entry in made.paper_entries} == {DLP, RATES}
+    home = write(made, tmp_path / "report")
+    assert "does not contain the committed records" in home.read_text()
+    text = "".join(file.read_text() for file in home.parent.glob("*.html"))
+    assert "not run" not in text  # an installed package has no folder of bundles
     for experiment in KNOWN.experiments():
         assert f"python run.py experiment={experiment}" in text
-    assert "<table>" in html(text, tmp_path)
+
+
+def test_links_between_pages_lead_to_their_html():
+    page = html_page("# A & B\n\n[a](README.md) [b](fig3.md) [c](records/README.md) [d](x.csv)")
+    assert re.findall(r'<a href="([^"]+)">[abcd]<', page) == [
+        "index.html", "fig3.html", "records/README.md", "x.csv",
+    ]  # fmt: skip
+    assert "<title>A &amp; B</title>" in page
+
+
+def test_a_note_begins_with_a_few_bullets():
+    assert split_note("- a\n  b\n- c\n\nd\n\ne") == ("- a\n  b\n- c", "d\n\ne")
+    assert split_note("a\n\n- b") == ("", "a\n\n- b")
+    assert split_note("") == ("", "")
+    most = "\n".join(["- a"] * MAX_DIFFERENCES)
+    assert split_note(most) == (most, "")
+    with pytest.raises(ValueError, match="more than 5 bullets"):
+        split_note(f"{most}\n- a")
+
+
+def test_a_cost_of_a_step_comes_last_and_is_no_headline(tmp_path):
+    """Unless an exhibit has no other claims."""
+    printed = {"fig5": "seconds", "rates-cost": "time of a step"}
+    for name, headline in printed.items():
+        entries = []
+        for claim in (claim for claim in CLAIMS if claim.exhibit == name):
+            what = "time of a step" if claim.name.endswith("-cost") else "seconds"
+            number = Number(what, Estimate(2.0), Estimate(1.0))
+            finding = Finding([Margin("m", (1.0,))], [number])
+            entries.append(Entry(claim, Verdict.OPEN, finding=finding))
+        section = report_content.Section(KNOWN[name], entries, [], [], "complete")
+        pages = results_pages(Report({}, entries, [section], []), tmp_path)
+        assert f"{headline}: the paper 1, here 2" in pages["README.md"]
+        quantities = re.findall(r"^\| (seconds|time of a step) \|", pages[f"{name}.md"], re.M)
+        assert quantities == sorted(quantities)
+        claims = re.findall(r"^\| (?:Our reading: )?(.*?) \| <span", pages[f"{name}.md"], re.M)
+        assert "a step of DMALA costs" in claims[-1] or name == "rates-cost"
 
 
 @pytest.mark.slow
@@ -421,7 +496,7 @@ def test_only_what_changed_is_drawn_again(outputs, tmp_path, monkeypatch):
         drawn.append(config.name)
         return make_all(config, *rest)
 
-    monkeypatch.setattr(report_content, "make_all", noted)
+    monkeypatch.setattr(report_figures, "make_all", noted)
 
     def made():
         drawn.clear()
@@ -537,9 +612,9 @@ def test_durations_and_successive_seeds():
         "0.05 s", "7.2 s", "10 s", "42 s", "2 min", "13 min", "2.5 h", "3.5 days",
     ]  # fmt: skip
     documents = [{"config": {"seed": seed, "model_seed": 3}} for seed in (9, 0, 2, 1, 7, 0, 5, 6)]
-    assert report_content._seeds(documents) == "0 to 2, 5 to 7, 9"
+    assert run_facts.describe_seeds(documents) == "0 to 2, 5 to 7, 9"
     documents = [{"config": {"seed": None, "model_seed": seed}} for seed in (0, 1)]
-    assert report_content._seeds(documents) == "models 0, 1"
+    assert run_facts.describe_seeds(documents) == "models 0, 1"
 
 
 # The pages of docs.
@@ -547,9 +622,9 @@ def test_durations_and_successive_seeds():
 
 def test_a_block_of_a_page_is_replaced_and_nothing_else():
     text = "a\n<!-- times -->\nold\n<!-- /times -->\nb\n"
-    assert docs_pages.replace_block(text, "times", "new") == text.replace("old", "\nnew\n")
+    assert docs_blocks.replace_block(text, "times", "new") == text.replace("old", "\nnew\n")
     with pytest.raises(ValueError, match="no block <!-- ledger -->"):
-        docs_pages.replace_block(text, "ledger", "new")
+        docs_blocks.replace_block(text, "ledger", "new")
 
 
 def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
@@ -564,7 +639,7 @@ def test_pages_are_made_from_bundles(outputs, tmp_path, monkeypatch):
         shutil.copy(ROOT / name, tmp_path / name)
     docs_pages.refresh(tmp_path, bundles)
     results = tmp_path / "docs" / "results"
-    assert "| holds |" in (results / "ledger.md").read_text()
+    assert ">holds</span> |" in (results / "ledger.md").read_text()
     assert (results / "thm61.png").read_bytes().startswith(b"\x89PNG")
     readme = (tmp_path / "README.md").read_text()
     assert re.search(r"Zhang et al. \(2022\): 1 holds, \d+ were not run", readme)
@@ -581,13 +656,13 @@ def test_the_time_of_a_sweep_is_that_of_all_its_runs():
 
     def time(records, there, gpu=False, **noted):
         parts = "ising_sampling", "paper", OmegaConf.create(), "a bundle", runs, records
-        return docs_pages.time_of(ExperimentStatus(*parts, done=frozenset(there)), noted, gpu=gpu)
+        return docs_blocks.time_of(ExperimentStatus(*parts, done=frozenset(there)), noted, gpu=gpu)
 
     assert time(done, runs[:2]) == "8 min, extrapolated from 4 runs"  # two of other seeds
     assert time(done[:2], runs[:2]) == "8 min, extrapolated from 2 runs"
     assert time(done[:2], runs[:2], cpu="60 h, projected") == "60 h, projected"
     assert time(done, runs, cpu="60 h, projected") == "8 min, measured"
-    assert time(done, runs, gpu=True) == docs_pages.UNKNOWN
+    assert time(done, runs, gpu=True) == docs_blocks.UNKNOWN
 
 
 def test_numbers_of_one_name_name_their_experiments(tmp_path):
@@ -609,8 +684,25 @@ def test_numbers_of_one_name_name_their_experiments(tmp_path):
         assert shown.count(text) == 1
     assert "The paper prints no number of this." in shown
     shown = page(rates_fig2=[printed])
-    assert "| speed | 1 | 3 |" in shown
+    assert "| speed | 3 | 1 |" in shown
     assert "prints no number" not in shown
+
+
+def test_a_page_shows_the_paper_our_figure_numbers_and_verdicts_before_the_diary(tmp_path):
+    """In this order, as on each committed page."""
+    results = ROOT / "docs" / "results"
+    for exhibit in KNOWN.exhibits:
+        text = (results / f"{exhibit.name}.md").read_text()
+        marks = (
+            f"# {exhibit.heading}\n", "> The paper: ", "\n![", "\n| quantity | the paper | here |",
+            "\n## Claims", "\n## What differs from the paper", "\n## Runs", "<details",
+        )  # fmt: skip
+        diary = text.index("<summary>How the runs were made")
+        places = [text.index(mark) for mark in marks[:-1] if mark in text[:diary]]
+        assert places == sorted(places), exhibit.name
+        assert text.index("> The paper: ") < 1000
+        differences = text.partition(marks[5])[2].partition("\n## ")[0]
+        assert differences.count("\n- ") <= MAX_DIFFERENCES
 
 
 def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tmp_path):
@@ -625,9 +717,9 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
         (tmp_path / TABLES).mkdir(exist_ok=True)
         (tmp_path / TABLES / f"{name}.md").write_text(f"| {name} |")
         page = results_pages(Report({}, [], sections, []), tmp_path)["table1.md"]
-        assert ("<details" in page) == (name == "table1_beside")  # else nothing opens the section
+        folded = "<summary>table1: the whole table" in page
+        assert folded == (name == "table1_beside")  # else nothing opens the section
     words = exhibit.caveat, "| table1_beside |", "<details", "| table1 |", "</details>", "its com"
-    assert [page.count(word) for word in words] == [1] * len(words)
     places = [page.index(word) for word in words]
     assert places == sorted(places)
 
@@ -718,7 +810,9 @@ def test_a_note_types_no_number_of_a_run(file):
     A number of runs is computed: `{{ last(...) }}`.
     """
     text = file.read_text()
-    known = numbers((file.parents[1] / file.name).read_text().partition(text.splitlines()[0])[0])
+    page = (file.parents[1] / file.name).read_text()
+    written = set(docs_pages.fill_note(text, BUNDLES).splitlines())
+    known = numbers("\n".join(line for line in page.splitlines() if line not in written))
     for command in re.findall(r"`([^`]*)`", text):
         known |= numbers(command)
     for exhibit in (one for one in KNOWN.exhibits if one.name == file.stem):

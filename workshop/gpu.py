@@ -24,7 +24,7 @@ from torch import Generator
 from torch.optim import Adam
 
 from latticework.data.base import Dataset
-from latticework.experiments.papers.docs_pages import replace_block
+from latticework.experiments.papers.docs_blocks import replace_block
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.buffer_learning import Learning
 from latticework.models.resnet import ResNet

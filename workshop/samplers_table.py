@@ -16,7 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from latticework.experiments import CONF
-from latticework.experiments.papers.docs_pages import replace_block
+from latticework.experiments.papers.docs_blocks import replace_block
 from latticework.experiments.runs import configuration
 from latticework.models.base import EnergyModel, Function
 from latticework.models.dense_ising import erdos_renyi

@@ -7,7 +7,7 @@ show. Curves have at most `CURVE_ROW_STEPS[0]` rows, and fewer if the bundle wou
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -44,9 +44,9 @@ class ReadTracker(Record):
     opened: set[str] = field(default_factory=set)
 
     def arrays(self, name: str) -> dict[str, NDArray]:
-        found = super().arrays(name)  # a bundle may have left it out
+        arrays = super().arrays(name)  # a bundle may have left it out
         self.opened.add(name)
-        return found
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -63,43 +63,50 @@ class Packed:
 
 def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
-    noting = [ReadTracker(record.path, record.document) for record in records]
-    _open_all(noting, config)
-    first = {min(some, key=_seeds).path for some in by_setting(records)}
-    long = {r.path: set() if r.path in first else _long(r.document) for r in noting}
-    arrays, too_large = _arrays(noting)
+    trackers = [ReadTracker(record.path, record.document) for record in records]
+    _open_all(trackers, config)
+    long = _long_entries(trackers)
+    arrays, too_large = _small_arrays(trackers)
     target.parent.mkdir(parents=True, exist_ok=True)
-    tables = [record.metrics for record in noting]
-    for rows in (
-        CURVE_ROW_STEPS
-    ):  # thinned again and again, so that runs of an earlier bundle keep equal steps
-        files, thinned = dict(arrays), 0
+    tables = [record.metrics for record in records]
+    for rows in CURVE_ROW_STEPS:
+        # Each pass thins the last result, so that runs of an earlier bundle keep equal steps.
         tables = [thin(table, rows) for table in tables]
-        for record, table in zip(noting, tables, strict=True):
-            run = record.path.name
-            thinned += len(table) < len(record.metrics)
-            text = table.to_csv(index=False, float_format="%.7g", lineterminator="\n")
-            files[f"{run}/metrics.csv"] = text.encode()
-            kept = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
-            files[f"{run}/run.json"] = _json(record, table, kept, long[record.path]).encode()
+        files = dict(arrays)
+        for record, table in zip(trackers, tables, strict=True):
+            files |= _run_files(record, table, arrays, long[record.path])
         write_archive(target, files)
         if (size := target.stat().st_size) <= TARGET_BUNDLE_BYTES:
             break
+    thinned = 0
+    for whole, table in zip(records, tables, strict=True):
+        thinned += len(table) < len(whole.metrics)
     left_out = sorted(set().union(*long.values()))
     return Packed(target, size, len(records), thinned, too_large, left_out)
 
 
-def _arrays(records: Sequence[ReadTracker]) -> tuple[dict[str, bytes], list[str]]:
+def _run_files(
+    record: ReadTracker, table: pd.DataFrame, arrays: Mapping[str, bytes], long: set[str]
+) -> dict[str, bytes]:
+    """metrics.csv and run.json of a record, by their place in the bundle."""
+    run = record.path.name
+    metrics = table.to_csv(index=False, float_format="%.7g", lineterminator="\n")
+    packed_arrays = {name for name in record.opened if f"{run}/{name}.npz" in arrays}
+    document = _run_json(record, table, packed_arrays, long)
+    return {f"{run}/metrics.csv": metrics.encode(), f"{run}/run.json": document.encode()}
+
+
+def _small_arrays(records: Sequence[ReadTracker]) -> tuple[dict[str, bytes], list[str]]:
     """Return the opened arrays that are small enough, by file, and describe larger ones."""
-    kept, too_large = {}, []
+    arrays, too_large = {}, []
     for record in records:
         for name in sorted(record.opened):
             content = (record.path / f"{name}.npz").read_bytes()
             if len(content) > MAX_ARRAY_BYTES:
                 too_large.append(f"{record.path.name}/{name}.npz, {len(content)} bytes")
             else:
-                kept[f"{record.path.name}/{name}.npz"] = content
-    return kept, too_large
+                arrays[f"{record.path.name}/{name}.npz"] = content
+    return arrays, too_large
 
 
 def thin(table: pd.DataFrame, rows: int = CURVE_ROW_STEPS[0]) -> pd.DataFrame:
@@ -122,11 +129,11 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
 
     Raises the error of a figure that fails for another reason than missing records.
     """
-    for made in make_all(config, list(records)):
-        if made.error and made.failed:
-            raise made.error
-        if isinstance(made.content, Figure):
-            plt.close(made.content)
+    for item in make_all(config, list(records)):
+        if item.error and item.failed:
+            raise item.error
+        if isinstance(item.content, Figure):
+            plt.close(item.content)
     for claim in CLAIMS:
         if claim.experiment == config.name:
             try:
@@ -139,38 +146,53 @@ def _seeds(record: Record) -> tuple[int, int]:
     return record.config["seed"] or 0, record.config.get("model_seed") or 0
 
 
-def _long(document: dict[str, Any]) -> set[str]:
+def _long_entries(records: Sequence[Record]) -> dict[Any, set[str]]:
+    """The long entries that the bundle leaves out, by record: those of all but the first seeds."""
+    long: dict[Any, set[str]] = {}
+    for group in by_setting(records):
+        for repeated in group:
+            long[repeated.path] = _long_names(repeated.document)
+        long[min(group, key=_seeds).path] = set()
+    return long
+
+
+def _long_names(document: Mapping[str, Any]) -> set[str]:
     """The entries of run.json that are longer than `MAX_ENTRY_CHARACTERS`."""
-    apart = ("files", "config", "overrides")
-    return {
-        k
-        for k, v in document.items()
-        if k not in apart and len(json.dumps(v)) > MAX_ENTRY_CHARACTERS
-    }
+    names = set()
+    for name, value in _without_keys(document, ("files", "config", "overrides")).items():
+        if len(json.dumps(value)) > MAX_ENTRY_CHARACTERS:
+            names.add(name)
+    return names
 
 
-def _json(record: Record, table: pd.DataFrame, kept: set[str], long: set[str]) -> str:
+def _run_json(record: Record, table: pd.DataFrame, arrays: set[str], long: set[str]) -> str:
     """run.json without machine-specific paths and the entries `long`.
 
     It lists the arrays and entries that the bundle leaves out.
     """
-    config = {key: value for key, value in record.config.items() if key not in ELSEWHERE}
+    config = _without_keys(record.config, ELSEWHERE)
     if isinstance(data := config.get("data"), dict):
-        config["data"] = {key: value for key, value in data.items() if key not in SOURCES}
-    there = {PurePath(name).stem for name in record.files if name.endswith(".npz")}
-    there |= set(record.document.get("left_out") or ())  # packed from a bundle
+        config["data"] = _without_keys(data, SOURCES)
+    all_arrays = set(record.document.get("left_out") or ())  # packed from a bundle
+    for file in map(PurePath, record.files):
+        if file.suffix == ".npz":
+            all_arrays.add(file.stem)
     overrides = [o for o in record.document["overrides"] if o.split("=")[0] not in MACHINE]
-    entries = {key: value for key, value in record.document.items() if key not in {"files", *long}}
-    if left := sorted({*long, *entries.get("entries_left_out", ())}):
-        entries["entries_left_out"] = left
+    entries = _without_keys(record.document, {"files", *long})
+    if left_out := sorted({*long, *entries.get("entries_left_out", ())}):
+        entries["entries_left_out"] = left_out
     document = {
         **entries,
         "config": config,
         "overrides": overrides,
-        "left_out": sorted(there - kept),
+        "left_out": sorted(all_arrays - arrays),
         "rows_kept": [len(table), len(record.metrics)],
     }
     return json.dumps(_without_paths(document), indent=1, sort_keys=True)
+
+
+def _without_keys(entries: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in entries.items() if key not in keys}
 
 
 def _without_paths(value: Any) -> Any:

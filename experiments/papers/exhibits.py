@@ -20,7 +20,8 @@ CITED = {
 class Exhibit:
     """A figure or table of a paper. `of` lists what to show of each experiment; None shows all.
 
-    `caveat` says what differs from the paper.
+    `caveat` says what differs from the paper. `headline` names the number that the gallery shows,
+    if it is not the first one that the paper prints.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Exhibit:
     says: str
     of: dict[str, list[str] | None]
     caveat: str = ""
+    headline: str = ""
 
     @property
     def cited(self) -> str:

@@ -60,10 +60,12 @@ def _write(place: Path, drawn: Drawn) -> None:
         pictures = []
         for number, picture in enumerate(drawn.pictures):
             contents = {PNG: picture.png}
-            contents |= {suffix: text.encode() for suffix, text in picture.texts.items()}
+            for suffix, text in picture.texts.items():
+                contents[suffix] = text.encode()
+            digests = {}
             for suffix, content in contents.items():
                 (entry / f"{number}{suffix}").write_bytes(content)
-            digests = {suffix: _digest(content) for suffix, content in contents.items()}
+                digests[suffix] = _digest(content)
             pictures.append({"name": picture.name, "sha256": digests})
         document = {
             "pictures": pictures,
@@ -109,7 +111,9 @@ def _digest(content: bytes) -> str:
 def _plain(frame: pd.DataFrame) -> dict[str, Any]:
     """A table as lists of text, numbers and null; an estimate is a list of its three numbers."""
     columns = list(map(str, frame.columns))
-    rows = [[_cell(frame.iat[i, j]) for j in range(len(columns))] for i in range(len(frame))]
+    rows = []
+    for index in range(len(frame)):
+        rows.append([_cell(frame.iat[index, column]) for column in range(len(columns))])
     return {"columns": columns, "rows": rows}
 
 

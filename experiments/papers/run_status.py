@@ -5,7 +5,7 @@ data set count as well; a variant keeps its own name (`sweeps.Sweep`).
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,21 +23,27 @@ from latticework.experiments.runs.sweeps import declared_sweep
 
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
+OUTPUTS = "outputs"  # the place of records that are not committed
 FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
 
 
 def hash_records(records: Iterable[Record]) -> str:
     """A hash of the records and of everything that decides how they are drawn."""
-    prints = sorted(f"{record.display_path} {record.fingerprint}" for record in records)
-    return _digest([hash_drawing_code(), *prints])
+    prints = []
+    for record in records:
+        prints.append(f"{record.display_path} {record.fingerprint}")
+    return _digest([hash_drawing_code(), *sorted(prints)])
 
 
 @cache
 def hash_drawing_code() -> str:
     """A hash of `SOURCES` and of the packages that draw; constant while the process runs."""
-    files = sorted(file for folder in SOURCES for file in folder.rglob("*") if file.suffix in FILES)
-    prints = [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
-    return _digest([str(versions(PACKAGES)), *prints])
+    prints = []
+    for folder in SOURCES:
+        for file in folder.rglob("*"):
+            if file.suffix in FILES:
+                prints.append(f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}")
+    return _digest([str(versions(PACKAGES)), *sorted(prints)])
 
 
 def _digest(texts: Iterable[str]) -> str:
@@ -51,7 +57,7 @@ class ExperimentStatus:
     experiment: str
     scale: str
     config: DictConfig
-    place: str  # outputs, or the bundle's file name
+    place: str  # OUTPUTS, or the bundle's file name
     runs: tuple[str, ...]
     records: list[Record]
     others: list[Record] = field(default_factory=list)
@@ -92,7 +98,9 @@ class ExperimentStatus:
 def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
     """The command that runs the experiment. It skips finished runs."""
     words = ["python run.py", f"experiment={experiment}", *also]
-    return " ".join(words + ([] if scale == "paper" else [f"scale={scale}"]))
+    if scale != "paper":
+        words.append(f"scale={scale}")
+    return " ".join(words)
 
 
 def load_status(
@@ -107,21 +115,23 @@ def load_status(
     """
     folder = None if outputs is None else outputs / experiment / scale
     bundle = bundles / f"{experiment}.zip"
-    found, damaged = ([], {}) if folder is None else read_records(folder)
-    place = "outputs"
-    if not found and scale == "paper" and bundle.is_file():
-        (found, _), place, folder = read_records(bundle), bundle.name, None
+    records, damaged = ([], {}) if folder is None else read_records(folder)
+    place = OUTPUTS
+    if not records and scale == "paper" and bundle.is_file():
+        (records, _), place, folder = read_records(bundle), bundle.name, None
     failed, stopped = _unfinished(folder) if folder is not None else ({}, [])
-    failed |= {strip_digest(name): fault for name, fault in damaged.items()}
-    if not (found or failed or stopped):
+    for name, fault in damaged.items():
+        failed[strip_digest(name)] = fault
+    if not (records or failed or stopped):
         return None
-    sweep, unique = declared_sweep(experiment, scale), drop_repeated_runs(found)
-    mine, others = sweep.split_records(unique)
-    done = frozenset().union(*(sweep.runs_of_record(record) or () for record in mine))
-    faults = tuple(damaged.values())
+    sweep = declared_sweep(experiment, scale)
+    declared, others = sweep.split_records(drop_repeated_runs(records))
+    done: set[str] = set()
+    for record in declared:
+        done.update(sweep.runs_of_record(record) or ())
     return ExperimentStatus(
-        experiment, scale, sweep.config, place, sweep.runs, mine, others, failed, faults, stopped,
-        done,
+        experiment, scale, sweep.config, place, sweep.runs, declared, others, failed,
+        tuple(damaged.values()), stopped, frozenset(done),
     )  # fmt: skip
 
 
@@ -149,13 +159,21 @@ def load_statuses(
     scales: Sequence[str] = SCALES,
 ) -> dict[str, list[ExperimentStatus]]:
     """The holdings of each experiment at all scales that have runs, the best scale first."""
-    found = {
-        name: [load_status(name, scale, outputs, bundles) for scale in scales]
-        for name in experiments
-    }
-    return {name: [one for one in some if one is not None] for name, some in found.items()}
+    statuses: dict[str, list[ExperimentStatus]] = {}
+    for experiment in experiments:
+        statuses[experiment] = []
+        for scale in scales:
+            status = load_status(experiment, scale, outputs, bundles)
+            if status is not None:
+                statuses[experiment].append(status)
+    return statuses
 
 
-def pools(held: dict[str, list[ExperimentStatus]]) -> dict[str, list[Pool]]:
+def pools(statuses: Mapping[str, Sequence[ExperimentStatus]]) -> dict[str, list[Pool]]:
     """The pools that the ledger judges, by experiment, the best first."""
-    return {name: [pool for one in some for pool in one.pools()] for name, some in held.items()}
+    by_experiment: dict[str, list[Pool]] = {}
+    for experiment, scales in statuses.items():
+        by_experiment[experiment] = []
+        for status in scales:
+            by_experiment[experiment] += status.pools()
+    return by_experiment

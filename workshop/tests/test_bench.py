@@ -9,8 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from latticework.experiments.papers.docs_pages import results_pages
-from latticework.experiments.papers.report_content import Report
+from latticework.experiments.papers.docs_pages import bench_page
 from workshop import bench
 from workshop import plain_reference as plain
 from workshop.bench_contenders import Eager, missing, model_of, plain_model
@@ -182,7 +181,7 @@ def test_the_page_of_speed_shows_a_column_a_contender(tmp_path):
     ]
     bench.write(tmp_path / "bench.csv", rows)
     (tmp_path / "benchmark-errors.csv").write_text("model,step\nising-7x7,1\n")  # of an exhibit
-    page = results_pages(Report({}, [], [], []), tmp_path)["bench.md"]
+    page = bench_page(tmp_path, note="")
     cells = [[c.strip() for c in line.split("|")] for line in page.splitlines() if "ising-" in line]
     assert cells[0][1:-1] == ["ising-5x5", "2", "sweep", "1", "2", "5", "", ""]
     assert cells[1][1:-1] == ["ising-5x5", "2", "dula", "1", "2", "", "4", "0.5"]
