@@ -151,7 +151,7 @@ class LearnedIsing(DenseIsing):
         require_sides(shape)
         dim = math.prod(shape)
         noise = scale * torch.randn(dim, dim)
-        super().__init__(_symmetric(noise))
+        super().__init__(_without_diagonal(noise))
         self.untrained = True
         bias = self.bias.data
         del self.bias
@@ -160,7 +160,7 @@ class LearnedIsing(DenseIsing):
     @torch.no_grad()
     def project(self) -> None:
         """Make J exactly symmetric with a zero diagonal, after an update."""
-        self.coupling.copy_(_symmetric(self.coupling))
+        self.coupling.copy_(_without_diagonal(self.coupling))
 
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ class LearnedIsing(DenseIsing):
         return value
 
 
-def _symmetric(matrix: Tensor) -> Tensor:
+def _without_diagonal(matrix: Tensor) -> Tensor:
     return ((matrix + matrix.T) / 2).fill_diagonal_(0)
 
 

@@ -65,7 +65,7 @@ class Graph(EnergyModel):
         pairs = torch.as_tensor(edges)
         pairs = pairs.reshape(0, 2).long() if pairs.numel() == 0 else pairs
         field = torch.as_tensor(bias, dtype=torch.float64)
-        sites = _sites(pairs, field, sites)
+        sites = _count_sites(pairs, field, sites)
         pairs = pairs.long()  # products of two sites are computed below
         weight = torch.as_tensor(weights, dtype=torch.float64)
         if weight.ndim > 1 or weight.ndim == 1 and len(weight) != len(pairs):
@@ -346,7 +346,7 @@ def _as_number(value: Any, what: str) -> float:
         raise ValueError(f"{what} must be a number, got {value!r}") from error
 
 
-def _sites(pairs: Tensor, bias: Tensor, sites: int | None) -> int:
+def _count_sites(pairs: Tensor, bias: Tensor, sites: int | None) -> int:
     """The number of sites. Raises ValueError unless the edges are among them."""
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.is_floating_point():
         raise ValueError(

@@ -76,7 +76,7 @@ class RBM(EnergyModel):
         """`hidden_inputs` for a path of RBMs; counted as an evaluation (sampling.evaluations)."""
         return self.hidden_inputs(x)
 
-    # A path of RBMs (models.annealed.ScaledRBM) overrides these, as its chains differ in beta.
+    # A path of RBMs (models.scaled_rbm.ScaledRBM) overrides these, as its chains differ in beta.
 
     def linear(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """The sum of b'x over all visible units, or over `sites`, for x `[chains, ..., units]`."""

@@ -198,7 +198,7 @@ def hessian(model: EnergyModel, x: Tensor) -> Tensor:
     points = torch.eye(shape.numel(), dtype=x.dtype, device=x.device)
     points = torch.cat((points.new_zeros(1, len(points)), points)).unflatten(1, shape)
     gradients = model.gradient(points).flatten(1)
-    return _symmetric(gradients[1:] - gradients[0])
+    return _symmetrise(gradients[1:] - gradients[0])
 
 
 def learn_hessian(model: EnergyModel, pilot: Sampler, steps: int, x: Tensor) -> Tensor:
@@ -226,8 +226,8 @@ def learn_hessian(model: EnergyModel, pilot: Sampler, steps: int, x: Tensor) -> 
     spread, slope = products / count - mean[0].unsqueeze(1) * mean.unsqueeze(1)
     ridge = RIDGE * spread.diagonal().mean() + torch.finfo(torch.float32).tiny
     spread.diagonal().add_(ridge)
-    return _symmetric(torch.linalg.solve(spread, slope)).to(x)
+    return _symmetrise(torch.linalg.solve(spread, slope)).to(x)
 
 
-def _symmetric(matrix: Tensor) -> Tensor:
+def _symmetrise(matrix: Tensor) -> Tensor:
     return (matrix + matrix.T) / 2

@@ -25,8 +25,8 @@ class StochasticState(NamedTuple):
 class StochasticDULA(Sampler):
     """DULA on `batch` distinct rows of the data, drawn at each step and shared by all chains.
 
-    The target must be a sum over rows (models.base.DataModel). `batch=None` takes all rows and is
-    DULA.
+    The target must be a sum over rows (models.abilities.DataModel). `batch=None` takes all rows and
+    is DULA.
     """
 
     exact = False

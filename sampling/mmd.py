@@ -19,7 +19,7 @@ class Within(NamedTuple):
     distinct: Tensor  # without these: the U-statistic's term; NaN for a single state
 
 
-def kernel(x: Tensor, y: Tensor) -> Tensor:
+def hamming_kernel(x: Tensor, y: Tensor) -> Tensor:
     """k(x_i, y_j) = exp(-(1/d) sum_k [x_ik != y_jk]) of states of d sites, `[n, m]`.
 
     States are `[n, d]` in {0, 1}, or one-hot `[n, d, values]`, where two values of a site differ in
@@ -33,7 +33,7 @@ def kernel(x: Tensor, y: Tensor) -> Tensor:
 
 def sums_within(x: Tensor) -> Within:
     """The terms of an MMD that depend on a single set of states."""
-    n, total = len(x), kernel(x, x).sum()
+    n, total = len(x), hamming_kernel(x, x).sum()
     # A state is at distance 0 from itself, so the diagonal sums to n.
     distinct = (total - n) / (n * (n - 1)) if n > 1 else torch.full_like(total, torch.nan)
     return Within(total / n**2, distinct)
@@ -45,7 +45,7 @@ def mmd_squared(x: Tensor, y: Tensor, within_y: Within | None = None) -> tuple[T
     A. Gretton et al., "A Kernel Two-Sample Test", JMLR 2012. `within_y` is `within(y)`.
     """
     mine, theirs = sums_within(x), within_y or sums_within(y)
-    between = 2 * kernel(x, y).mean()
+    between = 2 * hamming_kernel(x, y).mean()
     v, u = (a + b - between for a, b in zip(mine, theirs, strict=True))
     return v, u
 

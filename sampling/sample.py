@@ -128,7 +128,7 @@ def sample(
     if rule is not None and (ladder := by_level(rule, asked)):
         asked, rule = ladder, None
     if x is not None and not (burn_in or asked.stationary_start):
-        _warn(NEEDS_BURN_IN.format(type(asked).__name__))
+        _warn_caller(NEEDS_BURN_IN.format(type(asked).__name__))
     place, rng = seed_generator(device, seed)
     model = model.to(place)
     count = EvaluationCounter(model, count_chains(model, x, chains))
@@ -142,7 +142,7 @@ def sample(
         require_memory(x, precision, steps, thin, diagnose)
         caveat = describe_equal_starts(x) if given else ""
         if diagnose and caveat:
-            _warn(caveat)
+            _warn_caller(caveat)
 
         kernels = MeteredKernel(model, count, x, steps + burn_in)
         if rule is None:
@@ -175,9 +175,9 @@ def sample(
         labels=label_texts(model),
     )
     if diagnose and (warning := describe_invalid(result, invalid, steps * len(x))):
-        _warn(warning)
+        _warn_caller(warning)
     if diagnose and result.verdict.judged and not result.converged:
-        _warn(result.verdict.text)
+        _warn_caller(result.verdict.text)
     return result
 
 
@@ -188,7 +188,7 @@ def _names_of_sites(names: Iterable[str] | None, model: EnergyModel) -> tuple[st
     return None if names is None else site_names(names, model.domain)
 
 
-def _warn(text: str) -> None:
+def _warn_caller(text: str) -> None:
     """Warn the caller of `sample`."""
     warnings.warn(text, ConvergenceWarning, stacklevel=3)
 

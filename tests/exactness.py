@@ -22,7 +22,7 @@ from latticework.sampling.checking.check_case import tails
 from latticework.sampling.checking.law import (
     Law,
     Matrix,
-    metropolis,
+    metropolis_law,
     normalise,
     one_site_proposal,
     one_site_weights,
@@ -89,7 +89,7 @@ def stochastic_dula(sampler: lw.StochasticDULA, target: Target) -> Law:
 
 
 def dmala(sampler: lw.DMALA, target: Target) -> Law:
-    return metropolis(langevin_proposal(sampler, target), target)
+    return metropolis_law(langevin_proposal(sampler, target), target)
 
 
 def gains_of(target: Target) -> Matrix:
@@ -101,14 +101,14 @@ def locally_balanced(sampler: lw.LocallyBalanced, target: Target) -> Law:
     """Eq. (4) of Zhang et al. with g = sqrt: the exact change of log pi."""
     here = np.where(np.isfinite(target.log_prob), target.log_prob, 0)  # no chain is elsewhere
     weights = one_site_weights(target.log_prob - here[:, None], target)
-    return metropolis(normalised_or_stay(weights), target)
+    return metropolis_law(normalised_or_stay(weights), target)
 
 
 def gwg(sampler: lw.GWG, target: Target) -> Law:
     """Grathwohl et al.: the first-order change; with several flips, a sum over ordered draws."""
     single = one_site_proposal(gains_of(target), target)
     if sampler.flips == 1:
-        return metropolis(single, target)
+        return metropolis_law(single, target)
 
     size, dim = len(target.z), target.domain.dim
     flipped = np.zeros((size, dim), dtype=int)  # the state after flipping one site
@@ -161,7 +161,7 @@ def random_walk(sampler: lw.RandomWalk, target: Target) -> Law:
         [[1 / np.prod([others[i] for i in sites]) for sites in row] for row in changed]
     )
     shares = [normalise((count == number) * share) for number in lengths(sampler, target)]
-    return metropolis(np.mean(shares, axis=0), target)
+    return metropolis_law(np.mean(shares, axis=0), target)
 
 
 def accepted_paths(paths: Iterable[tuple[int, int, float, float]], target: Target) -> Law:
@@ -272,7 +272,7 @@ def dlmc(sampler: lw.DLMC | lw.DLMCf, target: Target) -> Law:
         law[here] = 1 - law.sum()
         return law
 
-    return metropolis(independent_sites(target, of_site), target)
+    return metropolis_law(independent_sites(target, of_site), target)
 
 
 def acs(sampler: lw.ACS, target: Target) -> Law:
@@ -286,7 +286,7 @@ def acs(sampler: lw.ACS, target: Target) -> Law:
     kernels = []
     for a, b in zip(steps, balances, strict=True):
         proposal = normalise(np.exp(b * gains - distances / (2 * a)) * near)
-        kernels.append(metropolis(proposal, target))
+        kernels.append(metropolis_law(proposal, target))
     after = list(itertools.accumulate((kernel.after[0] for kernel in kernels), np.matmul))
     return Law(after, kernels[0].acceptance)
 

@@ -30,7 +30,7 @@ from latticework.sampling.checking.check_case import (
     deviation,
     smallest_visible_error,
 )
-from latticework.sampling.checking.law import metropolis as law_of
+from latticework.sampling.checking.law import metropolis_law as law_of
 from latticework.sampling.checking.law import one_site_proposal
 from latticework.sampling.checking.suite import CHECKS, decisions_of
 from latticework.sampling.checking.targets import SMALL_TARGETS, Target

@@ -46,7 +46,7 @@ class AllSitesLatticeTwin(GroupTwin):
     adjusted = False  # whether a step may be rejected
 
     def start(self, x: Tensor, form: LatticeForm) -> Any:
-        _tables(_Same(self, (form,)))  # checks the settings
+        _tables_of_forms(_Same(self, (form,)))  # checks the settings
         return Position(x)
 
     @abstractmethod
@@ -73,7 +73,7 @@ class AllSitesLatticeTwin(GroupTwin):
         phase: int = 0,
     ) -> None:
         groups, size = rows.shape
-        tables, lattice = _tables(_Same(self, forms)), (forms[0].shifts, forms[0].joins)
+        tables, lattice = _tables_of_forms(_Same(self, forms)), (forms[0].shifts, forms[0].joins)
         period, work = len(tables.limit) // groups, 0.5 * x.size * len(keys)
         args = *lattice, tables, period, phase, size, rows.ravel(), x, keys, sums
         fewest = SHORT if x.shape[1] < BLOCK else 1
@@ -98,7 +98,7 @@ class _Same:
 
 
 @lru_cache(maxsize=16)
-def _tables(of: _Same) -> Tables:
+def _tables_of_forms(of: _Same) -> Tables:
     return join_rows([of.twin.tables(form) for form in of.forms])
 
 

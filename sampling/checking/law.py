@@ -21,7 +21,7 @@ class Law(NamedTuple):
     acceptance: np.ndarray | None = None  # [states], the mean of accept_prob in the first step
 
 
-def metropolis(proposal: Matrix, target: Target) -> Law:
+def metropolis_law(proposal: Matrix, target: Target) -> Law:
     """Eq. (3) of Zhang et al.: accept y with probability min(1, pi(y) q(x|y) / pi(x) q(y|x)).
 
     From a state of probability 0, where no chain starts, every proposal is accepted.

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
-from latticework.sampling.mmd import kernel
+from latticework.sampling.mmd import hamming_kernel
 
 MAX_MMD_DRAWS = 1000  # draws of each set whose distances are computed
 MAX_PAIRS = 500  # pairs of sites that are compared
@@ -40,7 +40,7 @@ def compare_states(
     first = place.new_zeros(int(place.max()) + 1).scatter_(0, place, torch.arange(len(place)))
     values = evaluate_draws(states[first], model)[place]  # equal states have equal values
     sizes = n, len(others)
-    shares = {"site means": _sites(codes, labels), "pair means": _pairs(codes, rng)}
+    shares = {"site means": _site_values(codes, labels), "pair means": _pairs(codes, rng)}
     shares = {name: found for name, found in shares.items() if found[1]}  # one site has no pairs
     near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
 
@@ -96,7 +96,7 @@ def _codes(states: Tensor, domain: Domain) -> tuple[Tensor, list[str]]:
     return codes, [f"{value:g}" for value in values.tolist()]
 
 
-def _sites(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
+def _site_values(codes: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
     """Whether a site has a value, `[states, events]`, and the names of these events."""
     values = range(1, 2) if len(labels) == 2 else range(len(labels))
     happens = torch.cat([codes == value for value in values], 1).float()
@@ -156,8 +156,8 @@ def _repeats(place: Tensor) -> Statistic:
 
 
 def _mmd(codes: Tensor, values: int) -> Statistic:
-    """The unbiased squared MMD with the kernel of `sampling.metrics`."""
-    apart = kernel(*[torch.nn.functional.one_hot(codes, max(values, 2)).float()] * 2)
+    """The unbiased squared MMD with the kernel of `sampling.mmd`."""
+    apart = hamming_kernel(*[torch.nn.functional.one_hot(codes, max(values, 2)).float()] * 2)
     apart.fill_diagonal_(0)
 
     def statistic(division: Tensor) -> Tensor:
