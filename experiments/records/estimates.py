@@ -26,7 +26,6 @@ from omegaconf import OmegaConf
 from latticework.experiments import CONF
 from latticework.experiments.records.identity import short_name
 from latticework.experiments.records.record import Record
-from latticework.sampling.intervals import t_half_width
 
 log = logging.getLogger(__name__)
 BEST, TIE = "best", "tie"
@@ -127,6 +126,8 @@ def mark_best(
 
 def differ(one: Estimate, other: Estimate) -> bool:
     """Whether the means of two estimates differ by Welch's t-test."""
+    from scipy.stats import t
+
     errors = [_error(one) or 0.0, _error(other) or 0.0]
     variance = sum(error**2 for error in errors)
     if variance == 0:
@@ -135,7 +136,7 @@ def differ(one: Estimate, other: Estimate) -> bool:
     inverse = sum(error**4 / count for error, count in zip(errors, counts, strict=True))
     freedom = variance**2 / inverse if inverse else math.inf
     statistic = abs(one.mean - other.mean) / math.sqrt(variance)
-    return bool(statistic > t_half_width(max(2, freedom + 1), 1 - LEVEL))
+    return bool(statistic > t.ppf(1 - LEVEL / 2, freedom))
 
 
 def _error(estimate: Estimate) -> float | None:
