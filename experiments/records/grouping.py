@@ -69,29 +69,30 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     below it. Of several records with the same identity and data, only the first is used. If data or
     a stored model were replaced between runs, the runs before and after are separate groups.
     """
-    found = _parts(drop_repeated_runs(records), axes)
-    targets = _distinguishing_keys(found, within=TARGET_GROUPS)
-    siblings = group_by(lambda part: sampler_key(part.records[0]), found)
+    parts = _parts(drop_repeated_runs(records), axes)
+    targets = _distinguishing_keys(parts, within=TARGET_GROUPS)
+    samplers = group_by(lambda part: sampler_key(part.records[0]), parts)
     result: list[Group] = []
-    for key in sorted(siblings, key=sampler_order):
-        some = siblings[key]
-        own = list(dict.fromkeys([*_distinguishing_keys(some), *targets]))
-        some.sort(key=lambda part: [part.place(name) for name in own])
-        words = {name: _texts(some, name) for name in own}
-        for place, part in enumerate(some):
-            differs = (
-                f"{name.removeprefix('sampler.')} {words[name][part.value(name)]}" for name in own
-            )
-            result.append(Group(key, ", ".join(differs), part.records, place, len(some)))
+    for sampler in sorted(samplers, key=sampler_order):
+        siblings = samplers[sampler]
+        keys = list(dict.fromkeys([*_distinguishing_keys(siblings), *targets]))
+        siblings.sort(key=lambda part: part.places(keys))
+        texts = {key: _texts(siblings, key) for key in keys}
+        for index, part in enumerate(siblings):
+            differences = []
+            for key in keys:
+                differences.append(f"{key.removeprefix('sampler.')} {texts[key][part.value(key)]}")
+            label = ", ".join(differences)
+            result.append(Group(sampler, label, part.records, index, len(siblings)))
     return result
 
 
 def group_by(key: Callable[[T], K], items: Iterable[T]) -> dict[K, list[T]]:
     """The items by their `key`, in the order in which they come."""
-    found: dict[K, list[T]] = {}
+    groups: dict[K, list[T]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def settings_table(
@@ -104,18 +105,19 @@ def settings_table(
     """
     parts = _parts(drop_repeated_runs(records))
     parts.sort(key=lambda part: sampler_order(sampler_key(part.records[0])))
-    names = [sampler_label(sampler_key(part.records[0])) for part in parts]
+    names = list(map(_name_of_sampler, parts))
     keys = _distinguishing_keys(parts, names)
-    several = len(set(names)) > 1
-    words = {key: _texts(parts, key) for key in keys}
+    headings = ["sampler", *keys] if len(set(names)) > 1 else keys
+    texts = {key: _texts(parts, key) for key in keys}
     rows = []
-    for name in dict.fromkeys(names):
-        some = [part for part, own in zip(parts, names, strict=True) if own == name]
-        for part in sorted(some, key=lambda part: [part.place(key) for key in keys]):
-            values = ((key, part.value(key)) for key in keys)
-            texts = ["" if value is None else words[key][value] for key, value in values]
-            rows.append(([name, *texts] if several else texts, part.records))
-    return (["sampler", *keys] if several else keys), rows
+    for name, siblings in group_by(_name_of_sampler, parts).items():
+        for part in sorted(siblings, key=lambda part: part.places(keys)):
+            row = [name] if headings is not keys else []
+            for key in keys:
+                value = part.value(key)
+                row.append("" if value is None else texts[key][value])
+            rows.append((row, part.records))
+    return headings, rows
 
 
 def by_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[list[Record]]:
@@ -128,13 +130,12 @@ def by_sampler(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]
 
     Raises UnlikeRecordsError if the records of a sampler differ in more than their seed.
     """
-    found = groups(records)
-    for group in found:
-        if group.line_count > 1:
-            require_one_setting(
-                r for other in found if other.key == group.key for r in other.records
-            )
-    return {group.key: group.records for group in found}
+    by_key: dict[tuple[str, int], list[Record]] = {}
+    for group in groups(records):
+        by_key.setdefault(group.key, []).extend(group.records)
+    for of_sampler in by_key.values():
+        require_one_setting(of_sampler)
+    return by_key
 
 
 def require_one_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Record]:
@@ -142,15 +143,16 @@ def require_one_setting(records: Iterable[Record], axes: Sequence[str] = ()) -> 
 
     Otherwise raises UnlikeRecordsError, which names the keys in which they differ.
     """
-    kept = drop_repeated_runs(records)
-    parts = _parts(kept, axes)
+    distinct = drop_repeated_runs(records)
+    parts = _parts(distinct, axes)
     if len(parts) > 1:
-        keys = _distinguishing_keys(parts)
-        values = (f"{key} ({', '.join(sorted(_texts(parts, key).values()))})" for key in keys)
+        values = []
+        for key in _distinguishing_keys(parts):
+            values.append(f"{key} ({', '.join(sorted(_texts(parts, key).values()))})")
         raise UnlikeRecordsError(
             f"records that differ in more than their seed are not averaged: {'; '.join(values)}"
         )
-    return kept
+    return distinct
 
 
 def common_values(
@@ -158,16 +160,18 @@ def common_values(
 ) -> list[float]:
     """The values of a setting at which all `parts` have runs with common seeds, ascending.
 
-    A value with fewer than ENOUGH common seeds counts only if no other value has more. So an
-    unfinished sweep at one value does not affect comparisons at others. Raises LookupError if
+    A value with fewer than MIN_COMMON_SEEDS common seeds counts only if no other value has more. So
+    an unfinished sweep at one value does not affect comparisons at others. Raises LookupError if
     there is none.
     """
-    ran = [{(value(record), record.config.get("seed")) for record in part} for part in parts]
-    count = Counter(place for place, _ in set.intersection(*ran))
-    if not count:
+    runs = []
+    for part in parts:
+        runs.append({(value(record), record.config.get("seed")) for record in part})
+    seeds = Counter(setting for setting, _ in set.intersection(*runs))
+    if not seeds:
         raise LookupError("the samplers have no value of the setting and seed in common")
-    enough = min(MIN_COMMON_SEEDS, max(count.values()))
-    return sorted(place for place, seeds in count.items() if seeds >= enough)
+    enough = min(MIN_COMMON_SEEDS, max(seeds.values()))
+    return sorted(filter(lambda setting: seeds[setting] >= enough, seeds))
 
 
 def drop_repeated_runs(records: Iterable[Record]) -> list[Record]:
@@ -184,15 +188,17 @@ def require_records_with(records: Iterable[Record], *names: str, task: str = "")
 
     Raises LookupError if there is none; the message names the `task` that makes such records.
     """
-
-    def holds(record: Record, name: str) -> bool:
-        return name in record.document or name in record.metrics or record.has_array(name)
-
-    found = [record for record in records if all(holds(record, name) for name in names)]
-    if not found:
+    complete = []
+    for record in records:
+        for name in names:
+            if not (name in record.document or name in record.metrics or record.has_array(name)):
+                break
+        else:
+            complete.append(record)
+    if not complete:
         advice = f"; run task={task}" if task else ""
         raise LookupError(f"no record holds {', '.join(names)}{advice}")
-    return found
+    return complete
 
 
 def keep_longest_runs(records: Iterable[Record]) -> list[Record]:
@@ -200,13 +206,15 @@ def keep_longest_runs(records: Iterable[Record]) -> list[Record]:
 
     The readings of a long run begin with those of a short one.
     """
-    found: dict[Any, Record] = {}
+    longest: dict[Any, Record] = {}
     for record in records:
         key = frozenset(_without(record.settings, [ITERATIONS_KEY]).items()), _seeds(record)
-        found[key] = max(
-            found.get(key, record), record, key=lambda one: one.setting(ITERATIONS_KEY) or 0
-        )
-    return list(found.values())
+        longest[key] = max(longest.get(key, record), record, key=_count_iterations)
+    return list(longest.values())
+
+
+def _count_iterations(record: Record) -> int:
+    return record.setting(ITERATIONS_KEY) or 0
 
 
 def _seeds(record: Record) -> tuple[Any, ...]:
@@ -215,11 +223,8 @@ def _seeds(record: Record) -> tuple[Any, ...]:
 
 def _without(settings: Settings, axes: Sequence[str]) -> Settings:
     """`settings` without `axes` and the keys below them."""
-    return {
-        key: value
-        for key, value in settings.items()
-        if not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
-    }
+    prefixes = tuple(f"{axis}." for axis in axes)
+    return {key: value for key, value in settings.items() if not f"{key}.".startswith(prefixes)}
 
 
 def _contents(record: Record) -> Settings:
@@ -227,9 +232,14 @@ def _contents(record: Record) -> Settings:
 
     Older records lack some.
     """
-    data = (record.document.get("data") or {}).get("fingerprint")
-    found = {"data.fingerprint": data, "model.loaded": record.document.get("loaded")}
-    return {key: json.dumps(content) for key, content in found.items() if content}
+    contents = {}
+    for key, content in (
+        ("data.fingerprint", (record.document.get("data") or {}).get("fingerprint")),
+        ("model.loaded", record.document.get("loaded")),
+    ):
+        if content:
+            contents[key] = json.dumps(content)
+    return contents
 
 
 def _settings(records: Sequence[Record]) -> list[Settings]:
@@ -244,8 +254,14 @@ def _settings(records: Sequence[Record]) -> list[Settings]:
             key = name, record.config.get("model_seed"), frozenset(record.settings.items())
             if content != known.setdefault(key, content):
                 replaced.add(name)
-    own = ({k: v for k, v in _contents(record).items() if k in replaced} for record in records)
-    return [record.settings | more for record, more in zip(records, own, strict=True)]
+    if not replaced:
+        return [record.settings for record in records]
+    settings = []
+    for record in records:
+        contents = _contents(record)
+        told_apart = {name: contents[name] for name in replaced & contents.keys()}
+        settings.append(record.settings | told_apart)
+    return settings
 
 
 @dataclass(frozen=True)
@@ -268,13 +284,21 @@ class _Part:
         is_number = isinstance(value, int | float)
         return not is_number, float(value) if is_number else 0.0, str(value)
 
+    def places(self, keys: Sequence[str]) -> list[tuple[bool, float, str]]:
+        """A sort key by the values of several keys."""
+        return list(map(self.place, keys))
+
+
+def _name_of_sampler(part: _Part) -> str:
+    return sampler_label(sampler_key(part.records[0]))
+
 
 def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
     """The records by their settings without `axes`, in the order of their first records."""
     parts: dict[Any, _Part] = {}
     for record, settings in zip(records, _settings(records), strict=True):
-        own = _without(settings, axes)
-        parts.setdefault(frozenset(own.items()), _Part([], own)).records.append(record)
+        shared = _without(settings, axes)
+        parts.setdefault(frozenset(shared.items()), _Part([], shared)).records.append(record)
     return list(parts.values())
 
 
@@ -287,41 +311,61 @@ def _distinguishing_keys(
     if those before it, or `names`, one per part, distinguish as many. Only keys of the groups
     `within` are used, unless it is empty.
     """
-    given = {
-        override.partition("=")[0].lstrip("+~")
-        for part in parts
-        for record in part.records
-        for override in record.document.get("overrides") or ()
-    } - set(CHOICES)
+    overridden = _overridden_keys(parts)
 
     def rank(key: str) -> tuple[bool, bool, bool, bool, int, str]:
-        inner = "_target_" in key or any(word.isdigit() for word in key.split("."))
-        own = key.startswith("sampler.")
-        return key not in given, key not in CHOICES, inner, not own, key.count("."), key
+        is_inner = "_target_" in key or any(map(str.isdigit, key.split(".")))
+        of_sampler = key.startswith("sampler.")
+        return (
+            key not in overridden,
+            key not in CHOICES,
+            is_inner,
+            not of_sampler,
+            key.count("."),
+            key,
+        )
 
     chosen: list[str] = []
-    known: list[Any] = list(names or [""] * len(parts))
-    keys = {*CHOICES, *(key for part in parts for key in part.settings)}
+    labels: list[Any] = list(names or [""] * len(parts))  # of each part, by the keys chosen so far
+    keys = set(CHOICES).union(*(part.settings for part in parts))
     for key in sorted(keys, key=rank):
         if within and key.split(".")[0] not in within:
             continue
-        finer = [(one, part.value(key)) for one, part in zip(known, parts, strict=True)]
-        if len(set(finer)) > len(set(known)):
+        values = [part.value(key) for part in parts]
+        finer = list(zip(labels, values, strict=True))
+        if len(set(finer)) > len(set(labels)):
             chosen.append(key)
-            known = finer
+            labels = finer
     return chosen
+
+
+def _overridden_keys(parts: Iterable[_Part]) -> set[str]:
+    """The keys of the configuration that the commands of the records set."""
+    keys = set()
+    for part in parts:
+        for record in part.records:
+            for override in record.document.get("overrides") or ():
+                keys.add(override.partition("=")[0].lstrip("+~"))
+    return keys - set(CHOICES)
 
 
 def _texts(parts: Iterable[_Part], key: str) -> dict[str | None, str]:
     """A short text for each value of `key`; the whole value where two would have the same."""
-    texts = {value: _short(value) for value in {part.value(key) for part in parts}}
+    texts: dict[str | None, str] = {}
+    for part in parts:
+        value = part.value(key)
+        texts[value] = _shorten(value)
     count = Counter(texts.values())
-    return {value: text if count[text] == 1 else str(value) for value, text in texts.items()}
+    for value, text in texts.items():
+        if count[text] > 1:
+            texts[value] = str(value)
+    return texts
 
 
-def _short(value: str | None) -> str:
-    found = json.loads(value or "null")
-    if isinstance(found, float):
-        return f"{found:.6g}"
-    text = found if isinstance(found, str) else str(value or "null").replace(" ", "")
+def _shorten(value: str | None) -> str:
+    """A value in JSON as a short text."""
+    setting = json.loads(value or "null")
+    if isinstance(setting, float):
+        return f"{setting:.6g}"
+    text = setting if isinstance(setting, str) else str(value or "null").replace(" ", "")
     return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."

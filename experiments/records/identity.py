@@ -82,12 +82,13 @@ def digest(config: dict[str, Any], *, seeds: bool = True) -> str:
     `seeds=False` leaves out the seeds, and settings with their values in BEFORE, so that it
     compares the settings of runs of different releases.
     """
-    found = identity(config)
+    settings = identity(config)
     if not seeds:
-        found = {key: value for key, value in found.items() if key not in SEEDS}
+        for key in SEEDS:
+            settings.pop(key, None)
         for key, value in BEFORE.items():
-            _drop(found, key.split("."), value)
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+            _drop(settings, key.split("."), value)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _drop(settings: dict[str, Any], path: list[str], value: Any) -> None:
@@ -107,12 +108,15 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     `short_name`. Passwords in URLs are masked, as in records. Of the keys in SOURCES, only those in
     `sources` are kept.
     """
-    kept = {key: config[key] for key in (*PARTS, *SEEDS) if key in config}
-    kept["engine"] = config.get("engine", "eager")  # older records have no such key
     dropped = set(DATA_LOCATION_KEYS) - set(sources)
-    plain = {key: canonical(value, dropped) for key, value in kept.items()}
+    plain = {}
+    for key in (*PARTS, *SEEDS):
+        if key in config:
+            plain[key] = canonical(config[key], dropped)
+    plain["engine"] = config.get("engine", "eager")  # older records have no such key
     if isinstance(data := plain.get("data"), dict):
-        plain["data"] = {key: value for key, value in data.items() if key not in dropped}
+        for key in dropped:
+            data.pop(key, None)
     return plain
 
 
@@ -152,11 +156,10 @@ def flatten_settings(value: Any, key: str = "") -> dict[str, Any]:
         value = dict(enumerate(value))
     if not isinstance(value, dict):
         return {key: value}
-    inner = [
-        flatten_settings(item, f"{key}.{name}" if key else str(name))
-        for name, item in value.items()
-    ]
-    return {name: item for each in inner for name, item in each.items()}
+    settings: dict[str, Any] = {}
+    for name, item in value.items():
+        settings |= flatten_settings(item, f"{key}.{name}" if key else str(name))
+    return settings
 
 
 def run_name(overrides: Iterable[str], skipped: Collection[str] = ()) -> str:
@@ -181,13 +184,16 @@ def name_from_overrides(words: Iterable[str]) -> str:
 
 def canonical_overrides(overrides: Iterable[str], skipped: Collection[str] = ()) -> list[str]:
     """The overrides as `key=value` in canonical spelling. The last of a repeated key is kept."""
-    parsed = map(_parsed, overrides)
-    last = {one.get_key_element(): one for one in parsed if affects_run(one.key_or_group, skipped)}
-    return [canonical_override(key, one) for key, one in last.items()]
+    texts: dict[str, str] = {}
+    for override in map(_parse, overrides):
+        if affects_run(override.key_or_group, skipped):
+            key = override.get_key_element()
+            texts[key] = canonical_override(key, override)
+    return list(texts.values())
 
 
 @lru_cache(maxsize=10_000)  # the parser takes milliseconds, and thousands of records say the same
-def _parsed(word: str) -> Override:
+def _parse(word: str) -> Override:
     return OverridesParser.create().parse_override(word)
 
 
@@ -202,7 +208,7 @@ def canonical_override(key: str, override: Override) -> str:
         return key
     is_glob = override.value_type is ValueType.GLOB_CHOICE_SWEEP
     if override.is_discrete_sweep() and not is_glob:
-        values = [str(value) for value in override.sweep_string_iterator()]
+        values = list(map(str, override.sweep_string_iterator()))
         is_shuffled = getattr(override.value(), "shuffle", False)
         return f"{key}={','.join(sorted(values) if is_shuffled else values)}"
     if override.is_sweep_override():  # of a search, or of the options that match a pattern
@@ -227,10 +233,11 @@ def find_run_folder(parent: Path, config: dict[str, Any], names: Sequence[str]) 
     others, and opens none of them.
     """
     end = f"-{digest(config)[:DIGEST_CHARACTERS]}"
-    folders = [parent / name for name in names if name.endswith(end)]
+    folders = sorted(parent / name for name in names if name.endswith(end))
     for file in ("run.json", LOCK):
-        if begun := sorted(folder for folder in folders if (folder / file).exists()):
-            return begun[0]
+        for folder in folders:
+            if (folder / file).exists():
+                return folder
     return None
 
 

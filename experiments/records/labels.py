@@ -54,12 +54,11 @@ SAMPLERS = {
     "tempered_gibbs": SamplerStyle("Tempered", "Tempered Gibbs", "#3B3BD0", (7, 2, 0)),
 }
 # Words of names of data sets, models and training methods that are not written as they are spoken.
-PROPER_NAMES = {
-    name.lower(): name for name in ("Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts")
-}
-PROPER_NAMES |= {
-    name.lower(): name for name in ("CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS")
-}
+_SPOKEN = (
+    "Adult", "Blog", "Caltech", "Ising", "Omniglot", "Potts",
+    "CD", "COMPAS", "FPCD", "MNIST", "RBM", "SML", "USPS",
+)  # fmt: skip
+PROPER_NAMES = dict(zip(map(str.lower, _SPOKEN), _SPOKEN, strict=True))
 
 _NAMES = {look.target: name for name, look in reversed(SAMPLERS.items())}  # the first of each
 
@@ -109,21 +108,27 @@ def format_seeds(records: Sequence[Record]) -> str:
 
     If each run has a model of its own seed, the seeds stand for both.
     """
-    pairs = {tuple(int(r.config.get(key) or 0) for key in SEEDS) for r in records}
-    chains, models = ({pair[place] for pair in pairs} for place in (0, 1))
-    if len(models) == 1 or all(seed == model for seed, model in pairs):
-        return _numbered("seed", chains)
-    texts = [_numbered("seed", chains)] if len(chains) > 1 else []
-    return " and ".join([*texts, _numbered("model", models)])
+    chains, models, is_paired = set(), set(), True
+    for record in records:
+        seed, model = (int(record.config.get(key) or 0) for key in SEEDS)
+        chains.add(seed)
+        models.add(model)
+        is_paired &= seed == model
+    if len(models) == 1 or is_paired:
+        return _format_numbers("seed", chains)
+    texts = [_format_numbers("seed", chains)] if len(chains) > 1 else []
+    return " and ".join([*texts, _format_numbers("model", models)])
 
 
-def _numbered(name: str, numbers: Iterable[int]) -> str:
+def _format_numbers(name: str, numbers: Iterable[int]) -> str:
     """`seed 3`, `seeds 0-4` or `seeds 0, 4`."""
-    found = sorted(numbers)
-    if len(found) == 1:
-        return f"{name} {found[0]}"
-    together = found == list(range(found[0], found[-1] + 1))
-    return f"{name}s " + (f"{found[0]}-{found[-1]}" if together else ", ".join(map(str, found)))
+    ordered = sorted(numbers)
+    first, last = ordered[0], ordered[-1]
+    if len(ordered) == 1:
+        return f"{name} {first}"
+    if ordered == list(range(first, last + 1)):
+        return f"{name}s {first}-{last}"
+    return f"{name}s {', '.join(map(str, ordered))}"
 
 
 def sampler_order(key: tuple[str, int]) -> tuple[int, int]:

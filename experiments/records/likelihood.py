@@ -131,9 +131,8 @@ def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
     low, high = likelihood_lower_end(record), likelihood_upper_bound(record)
     if low is None:
         raise LookupError(f"{record.path.name} has no upper bound on log Z; set task.back")
-    forth, back = (
-        t_half_width(n, level) for n in (record.budget.chains, record.config["task"]["back"])
-    )
+    forth = t_half_width(record.budget.chains, level)
+    back = t_half_width(record.config["task"]["back"], level)
     least = -math.inf if rows_differ_from_model(record) else low.mean - back * (low.spread or 0)
     return least, high.mean + forth * (high.spread or 0)
 
@@ -144,15 +143,15 @@ def likelihood_or_ends(records: Sequence[Record]) -> Estimate | str:
     `-101.62 ± 0.95 to -98.06 ± 0.33`. One record has standard errors, several the standard
     deviation between models. The end by training rows is left out where it is no bound.
     """
-    if all(is_value_reliable(record) for record in records):
-        return mean([likelihood(record) for record in records])
+    if all(map(is_value_reliable, records)):
+        return mean(list(map(likelihood, records)))
     ends = [
         None if rows_differ_from_model(record) else likelihood_lower_end(record)
         for record in records
     ]
     least = [end for end in ends if end is not None]
     low = mean(least) if len(least) == len(ends) else None
-    return _span(low, mean([likelihood_upper_bound(record) for record in records]))
+    return _span(low, mean(list(map(likelihood_upper_bound, records))))
 
 
 def log_z_or_ends(record: Record) -> Estimate | str:

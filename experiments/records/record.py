@@ -144,11 +144,14 @@ class Record:
         Includes the variant of the data, whose name says how they were split, so `data.split` is
         left out. Null keys are left out too, so that older records, which lack them, compare equal.
         """
-        found = flatten_settings({k: v for k, v in identity(self.config).items() if k not in SEEDS})
-        found["data.split"] = None
+        parts = identity(self.config)
+        for key in SEEDS:
+            parts.pop(key, None)
+        settings = flatten_settings(parts)
+        settings["data.split"] = None
         for name, key in (("data", "variant"), ("language", "used")):
-            found[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
-        return {key: json.dumps(value) for key, value in found.items() if value is not None}
+            settings[f"{name}.{key}"] = (self.document.get(name) or {}).get(key)
+        return {key: json.dumps(value) for key, value in settings.items() if value is not None}
 
     @property
     def budget(self) -> Budget:
@@ -163,7 +166,7 @@ class Record:
     @property
     def substitute(self) -> str | None:
         """The name of the substitute data or language model that the run used, or None."""
-        data, language = (self.document.get(key) or {} for key in ("data", "language"))
+        data, language = self.document.get("data") or {}, self.document.get("language") or {}
         if data.get("substitute"):
             return data["variant"]
         return language["used"] if language.get("substitute") else None
@@ -199,8 +202,9 @@ class Record:
         """
         digest = hashlib.sha256(read_file(self.path / "run.json"))
         if "files" not in self.document:
-            for name in sorted(name for name in self.files if name.endswith(RESULT_SUFFIXES)):
-                digest.update(name.encode() + read_file(self.path / name))
+            for name in sorted(self.files):
+                if name.endswith(RESULT_SUFFIXES):
+                    digest.update(name.encode() + read_file(self.path / name))
         return digest.hexdigest()
 
     @property
@@ -280,13 +284,12 @@ def _fault(document: dict[str, Any]) -> str:
     for name, kind in RUN_JSON_SCHEMA.items():
         if not isinstance(document.get(name), TYPES[kind]):
             return f"{name} in run.json must be {kind}"
-    within = {name: document[name] for name in OPTIONAL if name in document}
-    parts = {f"config.{name}": document["config"].get(name) for name in PARTS}
-    kinds = OPTIONAL | {f"config.{name}": kind for name, kind in PARTS.items()}
-    for name, value in (within | parts).items():
-        null = value is None and name != "files"
-        if not (null or isinstance(value, TYPES[kinds[name]])):
-            return f"{name} in run.json must be {kinds[name]}"
+    for name, kind in OPTIONAL.items():
+        if name in document and not _is_of_type(document[name], kind, null=name != "files"):
+            return f"{name} in run.json must be {kind}"
+    for name, kind in PARTS.items():
+        if not _is_of_type(document["config"].get(name), kind):
+            return f"config.{name} in run.json must be {kind}"
     for name in OF_TEXTS:
         entry = document.get(name) or ()
         values = entry.values() if isinstance(entry, dict) else entry
@@ -295,10 +298,18 @@ def _fault(document: dict[str, Any]) -> str:
     return ""
 
 
+def _is_of_type(value: Any, kind: str, null: bool = True) -> bool:
+    """Whether an entry of run.json is of its type, or None where it may be `null`."""
+    return (null and value is None) or isinstance(value, TYPES[kind])
+
+
 def checksums(path: Path) -> dict[str, str]:
     """SHA-256 of every result file in the folder of a record, by name."""
-    files = sorted(file for file in path.iterdir() if file.suffix in RESULT_SUFFIXES)
-    return {file.name: hashlib.sha256(read_file(file)).hexdigest() for file in files}
+    sums = {}
+    for file in sorted(path.iterdir()):
+        if file.suffix in RESULT_SUFFIXES:
+            sums[file.name] = hashlib.sha256(read_file(file)).hexdigest()
+    return sums
 
 
 def describe_damage(path: Path | zipfile.Path) -> str:
@@ -361,8 +372,12 @@ def _begun(root: Path) -> Iterator[Path]:
 def _bundled(file: Path) -> list[Record]:
     archive = open_archive(file)
     root = zipfile.Path(archive)
-    names = sorted(name for name in archive.namelist() if name.count("/") == 1)
-    return [load_record(root / name.split("/")[0]) for name in names if name.endswith("/run.json")]
+    records = []
+    for name in sorted(archive.namelist()):
+        folder, _, entry = name.partition("/")
+        if entry == "run.json":
+            records.append(load_record(root / folder))
+    return records
 
 
 def open_record(place: str | Path) -> Record:

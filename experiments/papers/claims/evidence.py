@@ -1,6 +1,6 @@
 """The cheapest runs that give a claim its verdict."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from latticework.experiments.papers.claims.claim import Claim
@@ -34,18 +34,17 @@ def find_cheapest(claim: Claim, pool: Pool) -> DecisiveRuns:
     entry = judge_claim(claim, [pool])
     records, overrides = pool.records, {}
     for group in GROUPS:
-        options = sorted({record.choices.get(group) or "" for record in records})
-        needed = list(options)
-        for option in options:
-            fewer = [name for name in needed if name != option]
-            if _texts(claim, pool, _with_options(records, group, fewer)) == _texts(
-                claim, pool, records
-            ):
-                needed, records = fewer, _with_options(records, group, fewer)
+        options = set(map(_option_of(group), records))
+        needed = set(options)
+        for option in sorted(options):
+            fewer = _with_options(records, group, needed - {option})
+            if _texts(claim, pool, fewer) == _texts(claim, pool, records):
+                records = fewer
+                needed.remove(option)
         if needed != options:
-            overrides[group] = needed
-    seeds = sorted({record.config.get(claim.seed) or 0 for record in records})
-    judging = [seed for seed in seeds if seed != claim.tuning_seed]
+            overrides[group] = sorted(needed)
+    seeds = {record.config.get(claim.seed) or 0 for record in records}
+    judging = sorted(seeds - {claim.tuning_seed})
     verdict = entry.indication or entry.verdict
     count = len(judging)
     if verdict in (Verdict.HOLDS, Verdict.FAILS):
@@ -68,8 +67,13 @@ def _texts(claim: Claim, pool: Pool, records: list[Record]) -> list[str]:
     return [margin.text() for margin in finding.margins] if finding else []
 
 
+def _option_of(group: str) -> Callable[[Record], str]:
+    return lambda record: record.choices.get(group) or ""
+
+
 def _with_options(records: list[Record], group: str, options: Collection[str]) -> list[Record]:
-    return [record for record in records if (record.choices.get(group) or "") in options]
+    option = _option_of(group)
+    return [record for record in records if option(record) in options]
 
 
 def _with_seeds(records: list[Record], key: str, seeds: Sequence[int]) -> list[Record]:

@@ -140,8 +140,7 @@ def _seconds_per_iteration(
 
 def _seconds(paces: readings.Seeds, iterations: readings.Seeds) -> readings.Seeds:
     """Seconds of so many iterations, by seed."""
-    seeds = readings.common_seeds(paces, iterations)
-    return {seed: paces[seed] * iterations[seed] for seed in seeds}
+    return readings.paired_products(paces, iterations)
 
 
 def fig5_gibbs(records: list[Record]) -> Finding:

@@ -4,6 +4,7 @@ A run at the same seed as another is its pair: their difference has less spread 
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -29,28 +30,28 @@ def records_by_sampler(
     Raises LookupError if one of them has none.
     """
     complete = [record for record in records if set(columns) <= set(record.metrics)]
-    by_name: dict[str, list[Record]] = {name: [] for name in needed}
+    by_name: dict[str, list[Record]] = {}
     for group in grouping.groups(complete):
-        name = sampler_label(group.key)
-        if name in by_name:
-            by_name[name] += group.records
-    return require_records(by_name)
+        by_name.setdefault(sampler_label(group.key), []).extend(group.records)
+    return _select(by_name, needed)
 
 
 def by_choice(
     records: Iterable[Record], needed: Sequence[str], where: str, key: Callable[[Record], str]
 ) -> dict[str, list[Record]]:
     """Records by `key`. Raises LookupError if one of `needed` has none; `where` says of which."""
-    by_name: dict[str, list[Record]] = {name: [] for name in needed}
-    return require_records(by_name | grouping.group_by(key, records), where)
+    by_name = grouping.group_by(key, records)
+    return _select(by_name, needed, where) | by_name
 
 
-def require_records(by_name: dict[str, list[Record]], where: str = "") -> dict[str, list[Record]]:
-    """Return `by_name`. Raises LookupError if a list is empty."""
-    missing = [name for name, records in by_name.items() if not records]
+def _select(
+    by_name: Mapping[str, list[Record]], needed: Sequence[str], where: str = ""
+) -> dict[str, list[Record]]:
+    """The records of the names that are `needed`. Raises LookupError if one has none."""
+    missing = [name for name in needed if name not in by_name]
     if missing:
         raise LookupError(f"no record of {', '.join(missing)}{where}")
-    return by_name
+    return {name: by_name[name] for name in needed}
 
 
 def with_choices(records: Iterable[Record], **choices: str) -> list[Record]:
@@ -69,7 +70,11 @@ def with_settings(records: Iterable[Record], settings: Mapping[str, object]) -> 
 
 def variants_of(data: str) -> tuple[str, ...]:
     """`data`, and the variants of it that stand for it where it is missing."""
-    return (data, *(variant for variant, of in DATA_OF_VARIANT.items() if of == data))
+    names = [data]
+    for variant, published in DATA_OF_VARIANT.items():
+        if published == data:
+            names.append(variant)
+    return tuple(names)
 
 
 def available_variant(records: Iterable[Record], data: str) -> str:
@@ -165,20 +170,30 @@ def common_seeds(*values: Mapping[int, object]) -> list[int]:
 
 def paired_differences(larger: Seeds, smaller: Seeds) -> Seeds:
     """`larger - smaller` at equal seeds. Raises LookupError if they share no seed."""
-    return {seed: larger[seed] - smaller[seed] for seed in common_seeds(larger, smaller)}
+    return _at_common_seeds(operator.sub, larger, smaller)
 
 
 def paired_ratios(above: Seeds, below: Seeds) -> Seeds:
     """`above / below` at equal seeds. Raises LookupError if they share no seed."""
-    return {seed: above[seed] / below[seed] for seed in common_seeds(above, below)}
+    return _at_common_seeds(operator.truediv, above, below)
 
 
 def paired_means(*values: Seeds) -> Seeds:
     """The mean of several values at equal seeds. Raises LookupError if they share no seed."""
-    means = {}
+    return _at_common_seeds(lambda *each: float(np.mean(each)), *values)
+
+
+def paired_products(first: Seeds, second: Seeds) -> Seeds:
+    """`first * second` at equal seeds. Raises LookupError if they share no seed."""
+    return _at_common_seeds(operator.mul, first, second)
+
+
+def _at_common_seeds(function: Callable[..., float], *values: Seeds) -> Seeds:
+    """`function` of the values at each seed that all share."""
+    results = {}
     for seed in common_seeds(*values):
-        means[seed] = float(np.mean([each[seed] for each in values]))
-    return means
+        results[seed] = function(*(each[seed] for each in values))
+    return results
 
 
 # Seconds, and values at equal cost.
@@ -221,8 +236,8 @@ def values_at_common_end(
     to steps by `seconds_per_step`.
     """
     cost = seconds_per_step(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
-    place = min(shortest(group, "step") * cost[name] for name, group in groups.items())
-    values = {}
+    reached = {name: shortest(group, "step") * cost[name] for name, group in groups.items()}
+    place, values = min(reached.values()), {}
     for name, group in groups.items():
         values[name] = by_seed(group, value_at(column, "step", place / cost[name]))
     return place, values
@@ -230,4 +245,4 @@ def values_at_common_end(
 
 def shortest(records: list[Record], axis: str) -> float:
     """The largest value of `axis` that every record reaches."""
-    return min(float(record.metrics[axis].iloc[-1]) for record in records)
+    return min(map(last_value(axis), records))
