@@ -18,15 +18,13 @@ from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from latticework.experiments import result_tables
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.files import read_file
 from latticework.experiments.records.identity import FIGURE_GROUPS, strip_digest
 from latticework.experiments.records.record import load_record, read_records
-from latticework.experiments.result_tables import run_line, show_run, show_sweep
-from latticework.experiments.runs import errors
-from latticework.experiments.runs.configuration import command_words, records_folder
-from latticework.experiments.runs.loggers import build_logger
+from latticework.experiments.runs import configuration, errors, loggers
 from latticework.experiments.runs.outcomes import Outcome, RunCounter, collect_outcomes, outcome_of
 from latticework.experiments.runs.sweeps import sweep_of_command
 from latticework.experiments.runs.validation import check_command
@@ -59,10 +57,10 @@ class RunCallback(Callback):
 
             ray_launcher.register()
         collect_outcomes(self.outcomes)
-        jobs = sweep_of_command(config, command_words(config.hydra)).jobs
+        jobs = sweep_of_command(config, configuration.command_words(config.hydra)).jobs
         if jobs:
-            print(f"{jobs} runs in {records_folder(config)}", flush=True)
-        self.counter = RunCounter.start(records_folder(config), jobs)
+            print(f"{jobs} runs in {configuration.records_folder(config)}", flush=True)
+        self.counter = RunCounter.start(configuration.records_folder(config), jobs)
         atexit.register(self.counter.remove)  # a signal may end the sweep
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -80,7 +78,7 @@ class RunCallback(Callback):
             print(f"{progress}: {line}", flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
-        undrawn = not _draw_figures(config, records_folder(config))
+        undrawn = not _draw_figures(config, configuration.records_folder(config))
         outcomes = [_update_outcome(outcome) for outcome in dict.fromkeys(self.outcomes)]
         if self.counter is not None:
             self.counter.remove()
@@ -99,7 +97,7 @@ def _show_outcome(outcome: Outcome) -> None:
     if outcome.how in FINISHED_OUTCOMES:
         if outcome.how == "finished":
             print(f"finished: {outcome.path}")
-        show_run(load_record(outcome.path))
+        result_tables.show_run(load_record(outcome.path))
     elif outcome.how == "failed":
         print(f"failed: {escape_terminal(outcome.cause)}")
         print(f"the traceback is in {outcome.path / 'error.txt'}")
@@ -109,9 +107,9 @@ def _describe_outcome(outcome: Outcome) -> str:
     """Say in a line how a run of a sweep ended: `seed=1: mean 0.730 ± 0.017, 0.059 s`."""
     name = strip_digest(outcome.path.name) or "a run"
     if outcome.how == "finished":
-        line = f"{name}: {run_line(load_record(outcome.path))}"
+        line = f"{name}: {result_tables.run_line(load_record(outcome.path))}"
     elif outcome.how == "finished before":
-        line = f"{name} (finished before): {run_line(load_record(outcome.path))}"
+        line = f"{name} (finished before): {result_tables.run_line(load_record(outcome.path))}"
     elif outcome.how == "failed":
         line = f"{name}: failed: {outcome.cause}"
     else:
@@ -171,9 +169,9 @@ def _show_sweep(outcomes: Sequence[Outcome]) -> None:
         except DamagedError as error:
             print(f"left out of the table: {error}")
     if len(records) == 1:
-        show_run(records[0])
+        result_tables.show_run(records[0])
     elif records:
-        show_sweep(records)
+        result_tables.show_sweep(records)
 
 
 def _draw_figures(config: DictConfig, folder: Path) -> bool:
@@ -199,11 +197,11 @@ def _draw(config: DictConfig, folder: Path) -> Any:
     records, damaged = read_records(folder)
     for fault in damaged.values():
         print(f"left out of figures and tables: {fault}")
-    return draw_for_command(config, command_words(config.hydra), folder, records)
+    return draw_for_command(config, configuration.command_words(config.hydra), folder, records)
 
 
 def _track(config: DictConfig, folder: Path, files: Sequence[Path]) -> None:
     """Give the figures and tables to the trackers (`experiments.runs.loggers`)."""
     plain = {"name": config.name, "scale": config.scale}
-    for logger in (config.get("logger") or {}).values():
-        build_logger(logger).log_files(files, folder, plain)
+    for settings in (config.get("logger") or {}).values():
+        loggers.build_logger(settings).log_files(files, folder, plain)

@@ -61,7 +61,7 @@ def main(words: list[str] | None = None) -> int:
         if done.long:
             long = escape_terminal(", ".join(done.long))
             print(f"  left out, except of the first seeds: {long} of run.json")
-        for claim, before, after in changed(name, records, load_all(done.file)):
+        for claim, before, after in compare_verdicts(name, records, load_all(done.file)):
             print(f"  {claim}: {before} on the records, {after} on the bundle")
             status = 1
     return status
@@ -73,22 +73,26 @@ def merge_records(old: Sequence[Record], new: Sequence[Record]) -> list[Record]:
     Two records are of one run if they have the same overrides or the same configuration.
     """
     names = {strip_digest(record.path.name) for record in new}
-    kept = (record for record in old if strip_digest(record.path.name) not in names)
-    both = drop_repeated_runs([*new, *kept])
+    both = list(new)
+    for record in old:
+        if strip_digest(record.path.name) not in names:
+            both.append(record)
+    both = drop_repeated_runs(both)
     return sorted(both, key=lambda record: record.path.name)
 
 
-def changed(name: str, records: list[Record], bundled: list[Record]) -> list[tuple[str, str, str]]:
-    """Claims about the experiment whose verdict the bundle changes, with both verdicts."""
+def compare_verdicts(
+    name: str, records: list[Record], bundled: list[Record]
+) -> list[tuple[str, str, str]]:
+    """Return the claims whose verdict the bundle changes, with both verdicts."""
     claims = [claim for claim in CLAIMS if claim.experiment == name]
-    before, after = (
-        judge({name: [Pool("paper", True, some)]}, claims) for some in (records, bundled)
-    )
-    return [
-        (old.claim.name, old.verdict, new.verdict)
-        for old, new in zip(before, after, strict=True)
-        if old.verdict != new.verdict
-    ]
+    before = judge({name: [Pool("paper", True, records)]}, claims)
+    after = judge({name: [Pool("paper", True, bundled)]}, claims)
+    changes: list[tuple[str, str, str]] = []
+    for old, new in zip(before, after, strict=True):
+        if old.verdict != new.verdict:
+            changes.append((old.claim.name, old.verdict, new.verdict))
+    return changes
 
 
 if __name__ == "__main__":

@@ -77,13 +77,12 @@ def check_draws_file(chosen: argparse.Namespace) -> int:
     """Print how the draws of a file compare with the target; return the exit status."""
     if chosen.target is None:
         raise ValueError("--draws needs the target: --target file.py:Name")
-    if beside := [
-        name for name in ("sampler", "law", "chains") if getattr(chosen, name) is not None
-    ]:
-        raise ValueError(
-            f"--draws judges draws, whatever made them: leave out {' and '.join(beside)}; "
-            "--reference names the sampler that they are compared with"
-        )
+    for name in ("sampler", "law", "chains"):
+        if getattr(chosen, name) is not None:
+            raise ValueError(
+                f"--draws judges draws, whatever made them: leave out {name}; "
+                "--reference names the sampler that they are compared with"
+            )
     arrays = np.load(chosen.draws) if is_zipfile(chosen.draws) else {}
     if "draws" not in arrays:
         raise ValueError(f"{chosen.draws} is no .npz file with an array `draws` (numpy.savez)")

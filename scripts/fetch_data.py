@@ -29,9 +29,12 @@ def fetch(name: str) -> str:
     if "strict" in config:  # the digits have no such option: they come with scikit-learn
         config.strict = True
     data = instantiate(config).load()
-    parts = [getattr(data, part, None) for part in ("train", "valid", "test")]  # texts lack some
-    sizes = " / ".join(f"{len(rows):,}" for rows in parts if rows is not None)
-    return f"{data.variant}: {sizes}" if sizes else data.variant
+    sizes = []
+    for part in ("train", "valid", "test"):
+        rows = getattr(data, part, None)  # texts lack some parts
+        if rows is not None:
+            sizes.append(f"{len(rows):,}")
+    return f"{data.variant}: {' / '.join(sizes)}" if sizes else data.variant
 
 
 def main(words: list[str] | None = None) -> int:
@@ -40,8 +43,9 @@ def main(words: list[str] | None = None) -> int:
     parser = parser_of("fetch_data", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(every)}")
     names = parser.parse_args(words).names or every
-    if unknown := [f"{name} ({nearest(name, every)})" for name in names if name not in every]:
-        parser.error(f"there is no data set {', '.join(unknown)}")
+    for name in names:
+        if name not in every:
+            parser.error(f"there is no data set {name} ({nearest(name, every)})")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     failed = []
     for name in names:

@@ -24,9 +24,13 @@ def main(overrides: list[str]) -> None:
     if not overrides or {"-h", "--help"} & set(overrides):
         print((__doc__ or "").strip())
         return
-    about = [word for word in overrides if _is_no_run_s(word)]
-    config = configuration.compose_config(about)
-    words = [mask_passwords(word) for word in overrides if word not in about]
+    about_figures, words = [], []
+    for word in overrides:
+        if _is_about_figures(word):
+            about_figures.append(word)
+        else:
+            words.append(mask_passwords(word))
+    config = configuration.compose_config(about_figures)
     folder = configuration.records_folder(config)
     records, damaged = read_records(folder)
     bundle = BUNDLES / f"{config.name}.zip"
@@ -43,7 +47,7 @@ def main(overrides: list[str]) -> None:
         raise SystemExit("\n".join(map(escape_terminal, wrong)))
 
 
-def _is_no_run_s(word: str) -> bool:
+def _is_about_figures(word: str) -> bool:
     """Whether an override concerns what to draw and where, and not a run."""
     return word.lstrip("+~").partition("=")[0].partition(".")[0] in WHERE
 

@@ -29,18 +29,20 @@ def commands(
     result = []
     for experiment in known.experiments(chosen):
         words = [f"experiment={experiment}", f"scale={scale}", *overrides]
-        result += [words, *([*words, *some] for some in extra_override_sets(experiment))]
+        for extra in ([], *extra_override_sets(experiment)):
+            result.append([*words, *extra])
     return result
 
 
 def tables(known: Catalogue, names: list[str], scale: str, outputs: Path) -> list[Path]:
     """The written tables of the exhibits `names`, as Markdown; none for `all`."""
-    found = []
+    files = []
     for name in names if names != ["all"] else []:
         for experiment, shown in known[name].of.items():
-            files = sorted((outputs / experiment / scale / "tables").glob("*.md"))
-            found += [file for file in files if shown is None or file.stem in shown]
-    return found
+            for file in sorted((outputs / experiment / scale / "tables").glob("*.md")):
+                if shown is None or file.stem in shown:
+                    files.append(file)
+    return files
 
 
 def main(words: list[str] | None = None) -> int:
@@ -49,8 +51,15 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("words", nargs="+", help="all, or ids such as fig3; overrides of run.py")
     parser.add_argument("--scale", choices=SCALES, default="paper")
     chosen = parser.parse_args(words)
-    overrides = [word for word in chosen.words if "=" in word]
-    names = [word for word in chosen.words if "=" not in word]
+    overrides: list[str] = []
+    names: list[str] = []
+    folder = outputs()
+    place: list[str] = []
+    for word in chosen.words:
+        (overrides if "=" in word else names).append(word)
+        if word.startswith("outputs="):
+            folder = Path(word.removeprefix("outputs="))
+            place = ["--outputs", str(folder)]
     try:
         todo = commands(catalogue(), names, chosen.scale, overrides)
     except KeyError as error:
@@ -61,9 +70,8 @@ def main(words: list[str] | None = None) -> int:
         print(f"\n{text}", flush=True)
         if _status([sys.executable, str(ROOT / "run.py"), *arguments]):
             failed.append(text)
-    given = [w.partition("=")[2] for w in overrides if w.startswith("outputs=")]
-    latticework.scripts.report.main(["--outputs", given[-1]] if given else [])
-    for file in tables(catalogue(), names, chosen.scale, Path(given[-1]) if given else outputs()):
+    latticework.scripts.report.main(place)
+    for file in tables(catalogue(), names, chosen.scale, folder):
         show_table(file)
     if failed:
         print("\nfailed:", *failed, sep="\n  ", file=sys.stderr)

@@ -35,9 +35,8 @@ def main(words: list[str] | None = None) -> int:
     file = chosen.figure.with_suffix(".json")
     try:
         proof = json.loads(file.read_text())
-        figure, command, records, versions = (
-            proof[key] for key in ("figure", "command", "records", "versions")
-        )
+        figure, command = proof["figure"], proof["command"]
+        records, versions = proof["records"], proof["versions"]
     except (OSError, ValueError, LookupError, TypeError):
         console.print(
             f"no {file.name} beside {chosen.figure.name} names its records: copy it too, or draw "
@@ -50,16 +49,16 @@ def main(words: list[str] | None = None) -> int:
     made = ", ".join(f"{name} {number}" for name, number in versions.items())
     console.print(Text(f"drawn by  {escape_terminal(made)}\n"))
     folders = [chosen.outputs, *chosen.figure.resolve().parents]
-    found = {name: state(name, known, folders) for name, known in records.items()}
     grid = Grid("record", "SHA-256", "state", box=None, pad_edge=False)
-    for name, how in found.items():
-        colour = "green" if how == "unchanged" else "bold red"
-        cells = [escape_terminal(text) for text in (name, records[name][:12], how)]
-        grid.add_row(Text(cells[0]), Text(cells[1]), Text(cells[2], colour))
+    unchanged = 0
+    for name, known in records.items():
+        how = state(name, known, folders)
+        unchanged += how == "unchanged"
+        cells = map(escape_terminal, (name, known[:12], how))
+        grid.add_row(*map(Text, cells), style=None if how == "unchanged" else "bold red")
     console.print(grid)
-    wrong = [name for name, how in found.items() if how != "unchanged"]
-    console.print(f"\n{len(found) - len(wrong)} of {len(found)} are there and unchanged.")
-    return 1 if wrong else 0
+    console.print(f"\n{unchanged} of {len(records)} are there and unchanged.")
+    return 0 if unchanged == len(records) else 1
 
 
 def state(name: str, known: str, folders: Sequence[Path]) -> str:

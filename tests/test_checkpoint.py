@@ -16,7 +16,6 @@ import pytest
 import torch
 from kills import cut_short, flip_a_byte
 
-import latticework.experiments.runs.run
 from latticework.experiments.runs import environment
 from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.environment import input_checksums
@@ -258,7 +257,7 @@ def test_parts_that_were_made_elsewhere_are_noted(tmp_path, monkeypatch):
 
     def part(commit, crash_at):
         facts = {"commit": commit, "threads": 1}
-        monkeypatch.setattr(latticework.experiments.runs.run, "environment_facts", lambda *_: facts)
+        monkeypatch.setattr(environment, "environment_facts", lambda *_: facts)
         run = begin(tmp_path)
         for loop in ("first", "second"):
             for i in run.resumable(One(), loop, total=4):

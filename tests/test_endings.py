@@ -10,7 +10,6 @@ import pytest
 from command import command_line
 from fakes import fake
 
-import latticework.experiments.callback
 import latticework.experiments.result_tables
 from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
@@ -61,7 +60,7 @@ def test_a_run_that_cannot_be_shown_is_finished_all_the_same(tmp_path, capsys, m
     def broken(_):
         raise RuntimeError("no terminal")
 
-    monkeypatch.setattr(latticework.experiments.callback, "show_run", broken)
+    monkeypatch.setattr(latticework.experiments.result_tables, "show_run", broken)
     assert command_line(*TINY, outputs=tmp_path) == 0
     assert "complete, but could not be shown: RuntimeError: no terminal" in capsys.readouterr().out
 

@@ -26,13 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers.oc import env
 
 from latticework.experiments import CONF
-from latticework.experiments.records.identity import (
-    find_run_folder,
-    folder_name,
-    list_names,
-    mask_passwords,
-    run_name,
-)
+from latticework.experiments.records import identity
 from latticework.experiments.runs.errors import COMMANDS
 
 HIDDEN_GROUPS = ("data/base", "experiment/parts", "target/parts", "tuned")  # they hold no options
@@ -49,13 +43,13 @@ def folder(*, _root_: DictConfig) -> str:
         config = resolve_config(_root_)
         outputs = Path(config["outputs"]).expanduser()
         parent = outputs / str(config["name"]) / str(config["scale"])
-        name = folder_name(config, *naming)
+        name = identity.folder_name(config, *naming)
         if (parent / name / "run.json").exists():  # names of other spellings need not be read
             return name
-        begun = find_run_folder(parent, config, list_names(parent))
+        begun = identity.find_run_folder(parent, config, identity.list_names(parent))
         return name if begun is None else begun.name
     except (OmegaConfBaseException, LookupError, TypeError, ValueError, OSError):
-        return run_name(*naming)  # the configuration is not valid; the run reports why
+        return identity.run_name(*naming)  # the configuration is not valid; the run reports why
 
 
 def resolve_config(config: DictConfig) -> dict[str, Any]:
@@ -110,7 +104,7 @@ def _as_written(node: Any, plain: Any) -> Any:
     if not isinstance(plain, str):
         return plain
     text = node if isinstance(node, str) and OPENING in node else plain
-    return mask_passwords(text.replace(OPENING, "${oc.env:").replace(CLOSING, "}"))
+    return identity.mask_passwords(text.replace(OPENING, "${oc.env:").replace(CLOSING, "}"))
 
 
 def _item_or(node: Any, key: str | int, value: Any) -> Any:
@@ -137,7 +131,7 @@ def _hydra_of(config: DictConfig) -> Iterator[None]:
 def command_words(hydra: Any) -> list[str]:
     """The overrides of the run or command of `hydra` as written, with passwords masked."""
     words: Any = OmegaConf.to_container(hydra.overrides.task)
-    return [mask_passwords(word) for word in words]
+    return [identity.mask_passwords(word) for word in words]
 
 
 def user_path(path: str) -> str:

@@ -19,13 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from hydra.errors import (
-    ConfigCompositionException,
-    HydraException,
-    InstantiationException,
-    MissingConfigException,
-    OverrideParseException,
-)
+from hydra import errors as hydra_errors
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -33,7 +27,7 @@ from latticework.experiments import CONF
 from latticework.experiments.records.archive import DamagedError
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import mask_passwords
-from latticework.sampling.messages import cut, in_a_line, nearest
+from latticework.sampling import messages
 
 # The settings of conf/hydra/launcher are checked against those of the plugin of the same name.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against")
@@ -77,16 +71,16 @@ def describe_error(error: BaseException) -> str:
 
 
 def _described(error: BaseException) -> str:
-    if isinstance(error, InstantiationException) and error.__cause__:
+    if isinstance(error, hydra_errors.InstantiationException) and error.__cause__:
         target = re.findall(r"target '([^']+)'", str(error))[:1]
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause
         if target:
             key.append(f"({target[0]})")
-        return f"{' '.join(key)}: {in_a_line(error.__cause__)}"
+        return f"{' '.join(key)}: {messages.in_a_line(error.__cause__)}"
     if isinstance(error, ConfigurationError | DamagedError | OmegaConfBaseException):
-        return in_a_line(error)
-    if isinstance(error, UnwritableError | HydraException):
-        return cut(str(error))
+        return messages.in_a_line(error)
+    if isinstance(error, UnwritableError | hydra_errors.HydraException):
+        return messages.cut(str(error))
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS and error.filename is None:
         return (
             f"{error.strerror}: make room in the folder of outputs and in {tempfile.gettempdir()}, "
@@ -94,10 +88,11 @@ def _described(error: BaseException) -> str:
         )
     if _out_of_memory(error):
         return (
-            f"memory ran out ({type(error).__name__}: {cut(str(error), 250)}); take a smaller "
-            "model, fewer chains, a smaller batch, or fewer runs at once (hydra.launcher.n_jobs)"
+            f"memory ran out ({type(error).__name__}: {messages.cut(str(error), 250)}); take a "
+            "smaller model, fewer chains, a smaller batch, or fewer runs at once "
+            "(hydra.launcher.n_jobs)"
         )
-    return f"{type(error).__name__}: {cut(str(error))}"
+    return f"{type(error).__name__}: {messages.cut(str(error))}"
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -173,25 +168,28 @@ def exit_with_message(error: Exception) -> NoReturn:
 
 def _message_for(error: Exception, command: list[str]) -> str:
     """A message for an `error` that was raised for the words of `command`."""
-    if isinstance(error, MissingConfigException) and error.options:
+    if isinstance(error, hydra_errors.MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        hint = nearest(name, error.options)
+        hint = messages.nearest(name, error.options)
         return f"{group}={name} is not known: {hint} (latticework --help lists all)"
-    if isinstance(error, OverrideParseException):
+    if isinstance(error, hydra_errors.OverrideParseException):
         word = str(error.override)
         if "=" not in word:
-            return f"{word!r} is neither a command nor key=value: {nearest(word, COMMANDS)}"
-        why = cut(error.message.partition("\nSee https:")[0])
+            return (
+                f"{word!r} is neither a command nor key=value: {messages.nearest(word, COMMANDS)}"
+            )
+        why = messages.cut(error.message.partition("\nSee https:")[0])
         return (
             f"{word!r} cannot be read ({why}): overrides are key=value, with quotes inside quotes "
             "for texts"
         )
-    if isinstance(error, ConfigCompositionException) and error.__cause__:
+    if isinstance(error, hydra_errors.ConfigCompositionException) and error.__cause__:
         return _explain_override_error(error, error.__cause__, command)
-    if isinstance(error, HydraException | ConfigurationError | DamagedError | UnwritableError):
+    worded = hydra_errors.HydraException | ConfigurationError | DamagedError | UnwritableError
+    if isinstance(error, worded):
         return describe_error(error)
     if isinstance(error, ValueError | OSError) and _is_worded_here(error):
-        return cut(str(error))
+        return messages.cut(str(error))
     return f"{describe_error(error)}\nHYDRA_FULL_ERROR=1 shows where this was raised."
 
 
@@ -219,8 +217,8 @@ def _explain_override_error(error: Exception, cause: BaseException, command: lis
         known = set(map(str, fields)) - {"hydra"}
         if not place:
             known |= {folder.name for folder in CONF.iterdir() if folder.is_dir()} - {"hydra"}
-        return f"{where}: {nearest(name, sorted(known))}"
-    return f"{cut(str(error))}. {in_a_line(cause)}"
+        return f"{where}: {messages.nearest(name, sorted(known))}"
+    return f"{messages.cut(str(error))}. {messages.in_a_line(cause)}"
 
 
 def find_keys_named(name: str, node: Any) -> list[str]:

@@ -24,13 +24,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from latticework.experiments.records import identity
-from latticework.experiments.records.estimates import columns, headline
-from latticework.experiments.records.files import read_file, read_json
+from latticework.experiments.records import estimates, files, identity
 from latticework.experiments.records.record import Record, checksums, describe_damage, load_record
-from latticework.experiments.runs import configuration, environment, storage
-from latticework.experiments.runs.errors import describe_error, wants_traceback
-from latticework.experiments.runs.loggers import Logger, RunInfo, build_logger, call_tracker
+from latticework.experiments.runs import configuration, environment, errors, loggers, storage
 from latticework.experiments.runs.outcomes import Outcome
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.signals import stop_on_signals
@@ -99,7 +95,7 @@ def _keeps_record(path: Path, cfg: DictConfig, config: dict[str, Any]) -> bool:
         return False
     if cfg.force:
         return False
-    record = read_json(path / "run.json")
+    record = files.read_json(path / "run.json")
     if not _is_same_run(record, cfg, config):
         return False
     if names := environment.changed_inputs(record, config):
@@ -148,7 +144,7 @@ def _mask_files(folder: Path) -> None:
     """Mask the passwords in what Hydra has written of a run's configuration."""
     for file in (*folder.glob(".hydra/*.yaml"), folder.parent / "multirun.yaml"):
         try:
-            text = read_file(file).decode()
+            text = files.read_file(file).decode()
         except FileNotFoundError:  # a single run has no multirun.yaml
             continue
         if (masked := identity.mask_passwords(text)) != text:
@@ -205,7 +201,7 @@ def _set_aside_former_settings(folders: Sequence[Path], config: dict[str, Any]) 
 def _experiment_of(record: Path) -> str | None:
     """The experiment of a run.json; None without one, or if the file is damaged."""
     try:
-        return read_json(record)["choices"].get("experiment")
+        return files.read_json(record)["choices"].get("experiment")
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -224,29 +220,29 @@ def _remove_if_unused(folder: Path) -> None:
 def _log_to_added_trackers(cfg: DictConfig, path: Path) -> None:
     """Give a finished record to the trackers of `cfg` that did not have it."""
     record, noted = load_record(path), path / TRACKERS_FILE
-    known = read_json(noted) if noted.exists() else list(record.config.get("logger") or ())
+    known = files.read_json(noted) if noted.exists() else list(record.config.get("logger") or ())
     added = [name for name in cfg.get("logger") or () if name not in known]
     for name in added:
         log.info("%s is given the readings of the record", name)
-        logger = build_logger(cfg.logger[name])
-        call_tracker(f"{name} did not get the record", _log_record, logger, record)
-        call_tracker("a tracker could not end", logger.finish)
+        logger = loggers.build_logger(cfg.logger[name])
+        loggers.call_tracker(f"{name} did not get the record", _log_record, logger, record)
+        loggers.call_tracker("a tracker could not end", logger.finish)
     if added:
         storage.write_atomically(noted, json.dumps([*known, *added]))
 
 
-def _log_results(logger: Logger, path: Path) -> None:
-    logger.log_headline(headline(load_record(path)))
+def _log_headline(logger: loggers.Logger, path: Path) -> None:
+    logger.log_headline(estimates.headline(load_record(path)))
 
 
-def _log_record(logger: Logger, record: Record) -> None:
+def _log_record(logger: loggers.Logger, record: Record) -> None:
     assert isinstance(record.path, Path)
-    logger.start(RunInfo(record.path, record.config, record.choices))
-    rows = record.metrics.to_dict("records") if columns(record) else []
+    logger.start(loggers.RunInfo(record.path, record.config, record.choices))
+    rows = record.metrics.to_dict("records") if estimates.columns(record) else []
     for row in rows:
         values = {str(name): float(value) for name, value in row.items() if name != "step"}
         logger.log(int(row["step"]), values)
-    logger.log_headline(headline(record))
+    logger.log_headline(estimates.headline(record))
 
 
 @contextmanager
@@ -260,7 +256,7 @@ def _lock_record(path: Path, *, wait: bool) -> Iterator[bool]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        who = read_file(holder).decode() if holder.exists() else "another process"
+        who = files.read_file(holder).decode() if holder.exists() else "another process"
         if not wait:
             log.warning("skipped, %s is running it: %s", who, path)
             yield False
@@ -298,14 +294,14 @@ def _hidden_settings(config: dict[str, Any], shown: dict[str, Any]) -> dict[str,
 
 def _fail(path: Path, error: Exception) -> Outcome:
     """Write the traceback of `error` to error.txt. Exits if that cannot be written."""
-    cause, trace = describe_error(error), identity.mask_passwords(traceback.format_exc())
+    cause, trace = errors.describe_error(error), identity.mask_passwords(traceback.format_exc())
     try:
         storage.write_atomically(path / "error.txt", f"{cause}\n\n{trace}")
     except OSError as unwritable:
         raise SystemExit(
             f"failed: {path}: {cause}; error.txt could not be written either: {unwritable}"
         ) from error
-    if wants_traceback():
+    if errors.wants_traceback():
         log.error(trace)
     return Outcome(path, "failed", cause)
 
@@ -321,7 +317,7 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
         seed=cfg.seed,
         model_seed=cfg.model_seed,
         outputs=_outputs(config),
-        loggers=[build_logger(logger) for logger in (cfg.logger or {}).values()],
+        loggers=[loggers.build_logger(logger) for logger in (cfg.logger or {}).values()],
         config=shown,
         checkpoint=cfg.checkpoint,
         engine=cfg.engine,
@@ -337,7 +333,7 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
     choices = {k: v for k, v in hydra.runtime.choices.items() if not k.startswith("hydra")}
     step = run.latest().get("step")
     for logger in run.loggers:
-        logger.start(RunInfo(path, shown, choices, None if step is None else int(step)))
+        logger.start(loggers.RunInfo(path, shown, choices, None if step is None else int(step)))
     try:
         perform()
         document = {
@@ -355,7 +351,10 @@ def _execute(cfg: DictConfig, config: dict[str, Any], path: Path, prepare: Prepa
         run.checkpoints.remove()
         for logger in run.loggers:
             missed = "the run is finished, but its tracker did not get the results"
-            call_tracker(missed, _log_results, logger, path)
+            loggers.call_tracker(
+                missed,
+                lambda logger=logger: logger.log_headline(estimates.headline(load_record(path))),
+            )
     finally:
         for logger in run.loggers:
-            call_tracker("a tracker could not end", logger.finish)
+            loggers.call_tracker("a tracker could not end", logger.finish)

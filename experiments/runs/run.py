@@ -23,12 +23,7 @@ from torch import Tensor
 from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.files import read_file
 from latticework.experiments.records.identity import has_same_identity
-from latticework.experiments.runs import storage
-from latticework.experiments.runs.environment import (
-    changed_inputs,
-    changed_modules,
-    environment_facts,
-)
+from latticework.experiments.runs import environment, storage
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.loggers import Logger, call_tracker
 from latticework.experiments.runs.signals import DeferredSignals
@@ -36,8 +31,8 @@ from latticework.experiments.runs.storage import Checkpoints, Document
 from latticework.models.base import EnergyModel
 from latticework.moved import RenamedMethods
 from latticework.samplers.base import Sampler
+from latticework.sampling import loop_state
 from latticework.sampling.engine import select_kernel
-from latticework.sampling.loop_state import LoopState, describe_structure, to_checkpoint
 from latticework.sampling.metrics import Metric
 
 log = logging.getLogger(__name__)
@@ -162,7 +157,7 @@ class Run(RenamedMethods):
                 _clear()
 
     def resumable(
-        self, memory: LoopState, what: str, *, total: int, first: int = 1, each: int = 1
+        self, memory: loop_state.LoopState, what: str, *, total: int, first: int = 1, each: int = 1
     ) -> Iterator[int]:
         """Yield the remaining iterations of `first` to `total`, and write checkpoints of `memory`.
 
@@ -192,7 +187,7 @@ class Run(RenamedMethods):
         self._ended[what] = total
         self._kept = saved["rows"] if saved is not None and done == total else self._rows
 
-    def _write(self, memory: LoopState, loop: str, iteration: int) -> None:
+    def _write(self, memory: loop_state.LoopState, loop: str, iteration: int) -> None:
         document = {
             "config": json.dumps(self.config),
             "device": self.device.type,
@@ -202,18 +197,18 @@ class Run(RenamedMethods):
             "rows": self._rows,
             "seconds": self.seconds,
             "notes": json.dumps(self.notes),
-            "facts": environment_facts(self.device, self.config),
-            "described": describe_structure(memory),
-            "memory": to_checkpoint(memory),
+            "facts": environment.environment_facts(self.device, self.config),
+            "described": loop_state.describe_structure(memory),
+            "memory": loop_state.to_checkpoint(memory),
         }
         self.checkpoints.write(document)
 
-    def _restore(self, memory: LoopState, loop: str, done: int) -> int:
+    def _restore(self, memory: loop_state.LoopState, loop: str, done: int) -> int:
         """Restore `memory` from the loop's checkpoint, if any; return the last iteration done."""
         document = self._saved.pop(loop, None)
         if document is None:
             return done
-        if document["described"] != describe_structure(memory):
+        if document["described"] != loop_state.describe_structure(memory):
             log.warning("the checkpoint of %s is not used: it has another model", loop)
             storage.set_aside(self.path, self.outputs, copy=True)
             self._saved.clear()
@@ -227,7 +222,7 @@ class Run(RenamedMethods):
             self.note(resumed_from=earlier)
         self._started = min(self._started, time.perf_counter() - document["seconds"])
         log.info("%s resumes from iteration %d", loop, document["iteration"])
-        if names := changed_modules(document.get("facts", {}), self.config):
+        if names := environment.changed_modules(document.get("facts", {}), self.config):
             log.warning(
                 "the code of %s has changed since the checkpoint: delete %s to start again",
                 names,
@@ -237,7 +232,7 @@ class Run(RenamedMethods):
 
     def _other_environments(self, document: Document) -> list[dict[str, Any]]:
         """Facts of machine and code in which earlier parts of this run differ from this process."""
-        now = environment_facts(self.device, self.config)
+        now = environment.environment_facts(self.device, self.config)
         noted = (json.loads(document["notes"]), self.notes)
         parts = [part for notes in noted for part in notes.get("resumed_from", ())]
         parts.append(document.get("facts", now))  # older checkpoints have none
@@ -260,7 +255,7 @@ class Run(RenamedMethods):
                 {**notes, "config": json.loads(document["config"])}, self.config or config
             ):
                 return "it has another configuration"
-            if names := changed_inputs(notes, config):
+            if names := environment.changed_inputs(notes, config):
                 return f"{names} has changed since"
             if document["device"] != self.device.type:
                 made = f"made on {document['device']}, and this run is on {self.device.type}"

@@ -23,18 +23,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from latticework.experiments import CONF
-from latticework.experiments.records.identity import DATA_LOCATION_KEYS, PARTS, short_name
-from latticework.experiments.runs import configuration
-from latticework.experiments.runs.errors import ConfigurationError, find_keys_named
-from latticework.sampling.annotations import describe_annotation, fits, is_number, is_part
-from latticework.sampling.messages import in_a_line, nearest, shorten
+from latticework.experiments.records import identity
+from latticework.experiments.runs import configuration, errors
+from latticework.sampling import annotations, messages
 
 # What has one value in a command: which runs there are, and where and how they are executed. Runs
 # that differ in nothing else have one record.
 UNSWEPT_KEYS = (
     "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
     "figures", "tables", "scales", "hydra/launcher",
-    *(f"data.{key}" for key in DATA_LOCATION_KEYS),
+    *(f"data.{key}" for key in identity.DATA_LOCATION_KEYS),
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "name": str,
@@ -88,7 +86,7 @@ def check_launcher(config: DictConfig) -> None:
     """Raise ConfigurationError if the launcher needs Slurm, and this machine has none."""
     is_slurm = str(config.hydra.launcher._target_).endswith(".SlurmLauncher")
     if is_slurm and not (shutil.which("sbatch") and shutil.which("srun")):
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             "hydra/launcher=submitit_slurm needs Slurm, and this machine has no sbatch and srun: "
             "give the command on a login node, or take hydra/launcher=joblib for the cores of this "
             "machine"
@@ -107,20 +105,20 @@ def check_names(command: Iterable[str]) -> None:
             continue
         if value.startswith("[") and group != "logger":  # of which a run may have several
             names = value.strip("[]").replace(" ", "")
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"{word} is a list, and a run has one {group}: {group}={names} with --multirun is "
                 "a run for each"
             )
         known = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
         if value in ("", "null"):
             options = ", ".join(known[:-1]) + f" or {known[-1]}" if known else "its options"
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"{word} names no option of {group}: leave it out, or choose {options}"
             )
         if ".." in value or value.startswith("/"):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"{word} is a path, and {group} takes the name of one of its options: "
-                f"{nearest(Path(value).name, known)}"
+                f"{messages.nearest(Path(value).name, known)}"
             )
 
 
@@ -130,14 +128,16 @@ def validate_config(config: DictConfig) -> dict[str, Any]:
     try:
         document = configuration.resolve_config(config)
     except OmegaConfBaseException as error:
-        raise ConfigurationError(in_a_line(error)) from error
+        raise errors.ConfigurationError(messages.in_a_line(error)) from error
     _check_settings(document)
-    for name in PARTS:
+    for name in identity.PARTS:
         part = document.get(name)
-        if not (is_part(part) or (part is None and name != "task")):
-            raise ConfigurationError(f"{name} must be an option of its group, got {shorten(part)}")
+        if not (annotations.is_part(part) or (part is None and name != "task")):
+            raise errors.ConfigurationError(
+                f"{name} must be an option of its group, got {messages.shorten(part)}"
+            )
     _check_value("logger", document.get("logger") or {}, dict[str, Callable], "logger")
-    for name in (*PARTS, "logger"):
+    for name in (*identity.PARTS, "logger"):
         _check_parts(document.get(name), name)
     return document
 
@@ -147,7 +147,10 @@ def check_added_keys(config: DictConfig) -> None:
 
     `config` includes `hydra`. Keys of the parts are checked with their part.
     """
-    known = {*PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))} - {"defaults", "hydra"}
+    known = {*identity.PARTS, *map(str, OmegaConf.load(CONF / "config.yaml"))} - {
+        "defaults",
+        "hydra",
+    }
     loader = GlobalHydra.instance().config_loader()
     given: Any = OmegaConf.to_container(config.hydra.overrides)  # interpolations as they stand
     every = [*given["hydra"], *given["task"]]  # the former may name folders with further groups
@@ -158,11 +161,11 @@ def check_added_keys(config: DictConfig) -> None:
         group = loader.get_group_options(key, config_name="config", overrides=every)
         if not (group or _is_interpolated(key, config)):
             value = override.get_value_string()
-            spellings = [f"{place}={value}" for place in find_keys_named(key, config)]
-            hint = nearest(key, known)
+            spellings = [f"{place}={value}" for place in errors.find_keys_named(key, config)]
+            hint = messages.nearest(key, known)
             if spellings:
                 hint = f"did you mean {' or '.join(spellings)}?"
-            raise ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
+            raise errors.ConfigurationError(f"{override.input_line}: no run reads {key}; {hint}")
 
 
 def _is_interpolated(key: str, config: DictConfig) -> bool:
@@ -182,7 +185,7 @@ def check_folder(config: DictConfig) -> None:
     else:
         key, given = "hydra.run.dir", Path(hydra.run.dir).parent
     if os.path.abspath(given) != os.path.abspath(wanted):  # noqa: PTH100 - links are not resolved
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"{key} must lead to a folder in {wanted}, where records are looked for, got {given}: "
             "outputs=... and name=... choose another place"
         )
@@ -200,9 +203,9 @@ def check_sweep(config: DictConfig) -> None:
             advice = f", and a command has one {key}: give a command for each"
             if key == "logger":
                 advice = "; for all of them at once, write logger=[...]"
-            raise ConfigurationError(f"{override.input_line} gives several values{advice}")
+            raise errors.ConfigurationError(f"{override.input_line} gives several values{advice}")
         if override.is_discrete_sweep() and next(override.sweep_string_iterator(), None) is None:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"{override.input_line} is an empty sweep: give it one value or more"
             )
 
@@ -211,22 +214,26 @@ def _check_scale(config: DictConfig) -> None:
     """Check `scale` first, because `${scaled:...}` reads the column of `scales` that it names."""
     scale, scales = config.get("scale"), config.get("scales")
     if isinstance(scales, DictConfig) and scale not in list(scales):
-        raise ConfigurationError(f"scale={scale} is not known: {nearest(str(scale), scales)}")
+        raise errors.ConfigurationError(
+            f"scale={scale} is not known: {messages.nearest(str(scale), scales)}"
+        )
 
 
 def _check_settings(document: dict[str, Any]) -> None:
     for name, hint in SETTINGS.items():
         if document.get(name) in (None, ""):
-            raise ConfigurationError(f"{name} is missing: it must be {describe_annotation(hint)}")
+            raise errors.ConfigurationError(
+                f"{name} is missing: it must be {annotations.describe_annotation(hint)}"
+            )
         _check_value(name, document[name], hint, name)
         fine, wanted = SETTING_RULES.get(name, (bool, ""))
         if wanted and not fine(document[name]):
-            raise ConfigurationError(f"{name} must be {wanted}, got {document[name]!r}")
+            raise errors.ConfigurationError(f"{name} must be {wanted}, got {document[name]!r}")
 
 
 def _check_parts(value: Any, where: str) -> None:
     """Check every part in `value`, recursively."""
-    if is_part(value):
+    if annotations.is_part(value):
         _check_call(value, where)
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -248,19 +255,19 @@ def _check_call(part: dict[str, Any], where: str) -> None:
         if name in known:
             _check_value(name, value, parameters[name].annotation, f"{where}.{name}")
         elif not anything:
-            raise ConfigurationError(
-                f"{where} has no field {name} ({target}): {nearest(name, known)}"
+            raise errors.ConfigurationError(
+                f"{where} has no field {name} ({target}): {messages.nearest(name, known)}"
             )
     if part.get("_partial_") or "_args_" in part:
         return
     for name in known:
         if parameters[name].default is Parameter.empty and name not in given:
-            raise ConfigurationError(f"{where}.{name} is missing: {target} needs it")
-    if short_name(target) == "Budget":
+            raise errors.ConfigurationError(f"{where}.{name} is missing: {target} needs it")
+    if identity.short_name(target) == "Budget":
         try:
             pkgutil.resolve_name(target)(**given)  # it compares its counts
         except ValueError as error:
-            raise ConfigurationError(f"{where}: {error}") from error
+            raise errors.ConfigurationError(f"{where}: {error}") from error
 
 
 @cache
@@ -279,9 +286,9 @@ def _parameters(target: str) -> Mapping[str, Parameter] | None:
 def _check_value(name: str, value: Any, hint: Any, where: str) -> None:
     if name in INFINITE_ARGUMENTS and value == math.inf:
         return
-    if not fits(value, hint):
-        beyond = type(value) in (int, float) and not is_number(value)
-        wanted = "a finite number of 64 bits" if beyond else describe_annotation(hint)
-        raise ConfigurationError(f"{where} must be {wanted}, got {shorten(value)}")
+    if not annotations.fits(value, hint):
+        beyond = type(value) in (int, float) and not annotations.is_number(value)
+        wanted = "a finite number of 64 bits" if beyond else annotations.describe_annotation(hint)
+        raise errors.ConfigurationError(f"{where} must be {wanted}, got {messages.shorten(value)}")
     if name in POSITIVE and isinstance(value, int | float) and not value > 0:
-        raise ConfigurationError(f"{where} must be positive, got {value}")
+        raise errors.ConfigurationError(f"{where} must be positive, got {value}")
