@@ -130,7 +130,7 @@ def _spurious_by_size(records: list[Record]) -> Mapping[str, dict[float, reading
 
 
 def herding_is_robust(records: list[Record]) -> Finding:
-    """A fast step ten times the best one costs rates-herding less ISL than rates-FPCD.
+    """A fast step ten times the best one lowers the ISL of rates-FPCD more than that of rates-herding.
 
     Of 100 samples, at which the paper says that herding is ahead; "this advantage subsides".
     """
