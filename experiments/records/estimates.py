@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -122,11 +123,11 @@ def published_if_same_data(records: Iterable[Record], name: str, *keys: str) -> 
 
 
 def published_mean(name: str, *keys: str) -> float:
-    """The mean of `published(name, *keys)`. Raises KeyError if the paper does not print it."""
-    found = published_estimate(name, *keys)
-    if found is None:
+    """The mean of a printed number (`published_estimate`). Raises KeyError if there is none."""
+    printed = published_estimate(name, *keys)
+    if printed is None:
         raise KeyError(f"published.yaml has no {name} {' '.join(keys)}")
-    return found.mean
+    return printed.mean
 
 
 @cache
@@ -242,8 +243,10 @@ def fact_number(record: Record, name: str, **more: Any) -> KeyNumber:
 
 def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber:
     """`number` with the paper's value at `path`, if the run may be compared with it."""
-    found = None if None in path else published_if_same_data([record], *map(str, path))
-    return number if found is None else replace(number, beside={**number.beside, "paper": found})
+    if None in path:
+        return number
+    paper = published_if_same_data([record], *map(str, path))
+    return number if paper is None else replace(number, beside={**number.beside, "paper": paper})
 
 
 def costs(record: Record) -> dict[str, float]:
@@ -251,12 +254,12 @@ def costs(record: Record) -> dict[str, float]:
 
     `evaluations` are of the whole model, `local_evaluations` of the change of a site.
     """
-    found = {"seconds": float(record.document["seconds"])}
+    totals = {"seconds": float(record.document["seconds"])}
     if "evaluations" in columns(record):
-        found["evaluations"] = last_reading(record, "evaluations")
+        totals["evaluations"] = last_reading(record, "evaluations")
         local = record.document.get("local_evaluations_per_step") or 0
-        found["local_evaluations"] = local * last_reading(record, "step")
-    return found
+        totals["local_evaluations"] = local * last_reading(record, "step")
+    return totals
 
 
 def step_seconds(record: Record) -> float:
@@ -281,15 +284,15 @@ def had_shared_core(record: Record) -> bool:
 
 
 def drop_shared_core(records: Sequence[Record]) -> list[Record]:
-    """The runs that are not `busy`. Raises LookupError if all of them are."""
-    kept = [record for record in records if not had_shared_core(record)]
-    if records and not kept:
+    """The runs that had a core to themselves. Raises LookupError if none had."""
+    alone = list(filterfalse(had_shared_core, records))
+    if records and not alone:
         names = ", ".join(sorted({record.choices["sampler"] for record in records}))
         raise LookupError(
             f"other work took the core of every run of {names} (cpu_share in run.json), so their "
             "seconds do not count; run them again, alone on a core"
         )
-    return kept
+    return alone
 
 
 def share_text(records: Sequence[Record]) -> str:
@@ -297,21 +300,25 @@ def share_text(records: Sequence[Record]) -> str:
     shares = [share for r in records if (share := r.document.get("cpu_share")) is not None]
     if not shares:
         return ""
+    text = f"timed with {min(shares):.0%} of a core or more"
     count = sum(map(had_shared_core, records))
-    refused = f"; {count} of {len(records)} had a busy core, and their seconds do not count"
-    return f"timed with {min(shares):.0%} of a core or more" + refused * bool(count)
+    if not count:
+        return text
+    return f"{text}; {count} of {len(records)} had a busy core, and their seconds do not count"
 
 
 def timed_runs_and_note(records: list[Record]) -> tuple[list[Record], str]:
     """The runs that a figure against seconds shows, and a sentence about those that it leaves out.
 
-    If all are `busy`, it shows them and says so; claims refuse them.
+    If all had a busy core, it shows them and says so; claims refuse them.
     """
-    kept = [record for record in records if not had_shared_core(record)]
-    count = len(records) - len(kept)
-    if not kept:
+    alone = list(filterfalse(had_shared_core, records))
+    count = len(records) - len(alone)
+    if not alone:
         return records, " Other work took the core of every run: all seconds are too long."
-    return kept, f" Without {count} of {len(records)} runs, whose core was busy." * bool(count)
+    if not count:
+        return alone, ""
+    return alone, f" Without {count} of {len(records)} runs, whose core was busy."
 
 
 def drop_slow_runs(

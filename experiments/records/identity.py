@@ -105,7 +105,7 @@ def identity(config: dict[str, Any], sources: Collection[str] = ()) -> dict[str,
     """The part of a resolved configuration that determines the numbers, in canonical form.
 
     Whole numbers are integers, so that 1 and 1.0 are equal. Classes and functions have their
-    `short_name`. Passwords in URLs are masked, as in records. Of the keys in SOURCES, only those in
+    `short_name`. Passwords in URLs are masked, as in records. Of DATA_LOCATION_KEYS, only those in
     `sources` are kept.
     """
     dropped = set(DATA_LOCATION_KEYS) - set(sources)
@@ -131,7 +131,7 @@ def short_name(target: str) -> str:
 def canonical(value: Any, dropped: Collection[str] = ()) -> Any:
     """`value` with short names, whole numbers as integers, and data sets without `dropped`.
 
-    Settings in LATER are left out if they are null.
+    Settings in NULL_IF_MISSING are left out if they are null.
     """
     if isinstance(value, dict):
         is_data = str(value.get("_target_")).startswith("latticework.data.")

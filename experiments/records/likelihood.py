@@ -43,11 +43,11 @@ def rows_differ_from_model(record: Record) -> bool:
     `MAX_EXCESS_NATS` above that from the rows in at most 5 % of runs. Ends that are inverted by
     more than noise are evidence, too. If true, their end is no bound. False without such chains.
     """
-    gap, found = log_z_gap(record), record.document
+    gap, document = log_z_gap(record), record.document
     if gap is None or gap.spread is None:
         return False
     inverted = gap.mean < -MAX_INVERSION_ERRORS * gap.spread
-    return inverted or found["log_z"] - found["log_z_back"] > MAX_EXCESS_NATS
+    return inverted or document["log_z"] - document["log_z_back"] > MAX_EXCESS_NATS
 
 
 def log_z_gap(record: Record) -> Estimate | None:
@@ -63,12 +63,12 @@ def log_z_gap(record: Record) -> Estimate | None:
 
 def caveat_text(record: Record) -> str:
     """A caveat about the run's estimate; "" if there is none."""
-    gap, found = log_z_gap(record), record.document
+    gap, document = log_z_gap(record), record.document
     if rows_differ_from_model(record):
         return "training rows are no draws of the model: their end is no bound"
     if not is_value_reliable(record):
         return "no value"
-    if gap is None or found["log_z_lower"] <= found["log_z"] <= found["log_z_upper"]:
+    if gap is None or document["log_z_lower"] <= document["log_z"] <= document["log_z_upper"]:
         return ""
     return "ends inverted by noise" if gap.mean < 0 else "value outside the ends by noise"
 
@@ -82,10 +82,8 @@ def log_z_error(record: Record) -> float:
     """
     from scipy import stats  # most runs need no SciPy
 
-    found = record.document
-    return float(
-        found["log_z_error"] * t_half_width(found["ess"]) / stats.norm.ppf(0.5 + LEVEL / 2)
-    )
+    half_width = t_half_width(record.document["ess"])
+    return float(record.document["log_z_error"] * half_width / stats.norm.ppf(0.5 + LEVEL / 2))
 
 
 def log_z_lower_bound(record: Record) -> Estimate:
@@ -116,7 +114,7 @@ def likelihood_upper_bound(record: Record) -> Estimate:
 def likelihood_lower_end(record: Record) -> Estimate | None:
     """The lower end of the mean test log-likelihood, by chains from training rows; None without.
 
-    It is a bound only if these rows resemble draws of the model (`unlike_draws`).
+    It is a bound only if these rows resemble draws of the model (`rows_differ_from_model`).
     """
     high = log_z_upper_end(record)
     return high and Estimate(_unnormalised(record) - high.mean, high.spread)
@@ -125,8 +123,8 @@ def likelihood_lower_end(record: Record) -> Estimate | None:
 def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
     """Lower and upper bound on the mean test log-likelihood, each widened by its interval.
 
-    The intervals are over chains, at `level`. There is no lower bound if training rows are
-    `unlike_draws`. Raises LookupError for a record without chains from training rows.
+    The intervals are over chains, at `level`. There is no lower bound if
+    `rows_differ_from_model`. Raises LookupError for a record without chains from training rows.
     """
     low, high = likelihood_lower_end(record), likelihood_upper_bound(record)
     if low is None:
@@ -138,7 +136,7 @@ def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
 
 
 def likelihood_or_ends(records: Sequence[Record]) -> Estimate | str:
-    """The test log-likelihood as text: a value if all records are settled, else both ends.
+    """The test log-likelihood as text: a value if all records have reliable ones, else both ends.
 
     `-101.62 ± 0.95 to -98.06 ± 0.33`. One record has standard errors, several the standard
     deviation between models. The end by training rows is left out where it is no bound.
@@ -155,7 +153,7 @@ def likelihood_or_ends(records: Sequence[Record]) -> Estimate | str:
 
 
 def log_z_or_ends(record: Record) -> Estimate | str:
-    """The text of log Z, in the form of `shown`."""
+    """The text of log Z, in the form of `likelihood_or_ends`."""
     if is_value_reliable(record):
         return Estimate(record.document["log_z"], log_z_error(record))
     high = None if rows_differ_from_model(record) else log_z_upper_end(record)
@@ -173,9 +171,9 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
     """The mean and spread over runs; a single estimate with its own error."""
     if len(estimates) == 1:
         return estimates[0]
-    return estimate([one.mean for one in estimates])
+    return estimate(value.mean for value in estimates)
 
 
 def _unnormalised(record: Record) -> float:
-    found = record.document
-    return float(found["log_likelihood"]["test"]["mean"] + found["log_z"])
+    document = record.document
+    return float(document["log_likelihood"]["test"]["mean"] + document["log_z"])

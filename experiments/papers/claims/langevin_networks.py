@@ -58,15 +58,16 @@ def table4_splits(records: list[Record]) -> Finding:
     splits = {record.setting("data.seed") for record in records} - {None}
     if len(splits) < 2:
         raise LookupError("no records of several splits of COMPAS")
-    findings = []
+    means: dict[str, list[float]] = {}
     for split in sorted(splits):
-        findings.append(table4(readings.with_settings(records, {"data.seed": split}), "compas"))
+        finding = table4(readings.with_settings(records, {"data.seed": split}), "compas")
+        for margin in finding.margins:
+            means.setdefault(margin.what, []).append(margin.mean)
     margins, shown = [], []
-    for alike in zip(*(finding.margins for finding in findings), strict=True):
-        means = tuple(margin.mean for margin in alike)
-        margins.append(compare.Margin(alike[0].what, means))
-        shown.append(Number(alike[0].what, estimate(means)))
-    return Finding(margins, shown, f"{findings[0].note}; one value for each of the splits")
+    for what, values in means.items():
+        margins.append(compare.Margin(what, tuple(values)))
+        shown.append(Number(what, estimate(values)))
+    return Finding(margins, shown, f"{finding.note}; one value for each of the splits")
 
 
 def table4(

@@ -24,9 +24,9 @@ def fig1a_rate(records: list[Record]) -> Finding:
     margins, shown = [], []
     by_unit = group_by(lambda record: float(record.metrics["unit"].iloc[0]), fitted)
     for unit, runs in sorted(by_unit.items()):
-        slopes = [record.document["slope"] for record in runs]
+        slopes = np.array([record.document["slope"] for record in runs])
         name = UNITS.get(unit, f"flips of squared distance {unit:g}")
-        farthest = max(abs(slope / unit + 1) for slope in slopes)
+        farthest = float(np.abs(slopes / unit + 1).max())
         what = f"{name}: distance of the slope from -1"
         margin = compare.below(what, {0: farthest}, thresholds.SLOPE.value())
         margins.append(replace(margin, exact=True))
