@@ -25,7 +25,7 @@ from latticework.experiments.records.files import read_file
 from latticework.experiments.records.identity import FIGURE_GROUPS, strip_digest
 from latticework.experiments.records.record import load_record, read_records
 from latticework.experiments.runs import configuration, errors, loggers
-from latticework.experiments.runs.outcomes import Outcome, RunCounter, collect_outcomes, outcome_of
+from latticework.experiments.runs.outcomes import Outcome, RunCounter, collect_results
 from latticework.experiments.runs.sweeps import sweep_of_command
 from latticework.experiments.runs.validation import check_command
 
@@ -56,7 +56,7 @@ class RunCallback(Callback):
             from latticework.experiments.runs import ray_launcher
 
             ray_launcher.register()
-        collect_outcomes(self.outcomes)
+        collect_results(lambda result: self.outcomes.append(_outcome_of(result)))
         jobs = sweep_of_command(config, configuration.command_words(config.hydra)).jobs
         if jobs:
             print(f"{jobs} runs in {configuration.records_folder(config)}", flush=True)
@@ -68,7 +68,7 @@ class RunCallback(Callback):
 
         In a sweep this happens in the process of the run, which has a copy of this object.
         """
-        outcome = outcome_of(job_return)
+        outcome = _outcome_of(job_return)
         if self.counter is None:
             self.outcomes.append(outcome)
             _call_or_print_error(_show_outcome, outcome)
@@ -90,6 +90,18 @@ class RunCallback(Callback):
             raise SystemExit(1)
 
     on_multirun_end = on_run_end
+
+
+def _outcome_of(result: JobReturn | None) -> Outcome:
+    """Return the outcome that a run handed over; a failed one if it handed over anything else."""
+    if result is None:
+        return Outcome(Path(), "failed", "the launcher returned no result")
+    value: Any = result._return_value
+    if isinstance(value, Outcome):
+        return value
+    if isinstance(value, BaseException):
+        return Outcome(Path(), "failed", errors.describe_error(value))
+    return Outcome(Path(), "failed", "the run returned no outcome")
 
 
 def _show_outcome(outcome: Outcome) -> None:

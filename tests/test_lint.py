@@ -21,7 +21,8 @@ NAME = "latticework"
 OURS = ("conf", "data", "experiments", "models", "run", "samplers", "sampling")
 OURS += ("scripts", "torchvision_ops")
 
-WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in ("configuration", "signals", "sweeps")]
+LIGHT = ("configuration", "outcomes", "signals", "sweeps", "validation")
+WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in LIGHT]
 WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/intervals.py", "sampling/tuning/ranking.py"]
 WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
 WITHOUT_TORCH += ["experiments/callback.py", "experiments/result_tables.py"]

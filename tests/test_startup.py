@@ -96,4 +96,5 @@ def test_a_run_enters_few_files(tmp_path):
     source = RUN.parent / "src" / "latticework"
     ours = {file for file in printed(ENTERED, *words) if file.startswith(f"{source}/")}
     assert str(source / "samplers" / "langevin.py") in ours
-    assert len(ours) <= 53  # a state space a file; cold caches enter one more
+    # Checks, outcomes and tables are files of their own; cold caches enter one more.
+    assert len(ours) <= 56

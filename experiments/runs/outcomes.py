@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,8 +11,6 @@ from typing import Any, Literal, NamedTuple
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
-
-from latticework.experiments.runs.errors import describe_error
 
 
 class Outcome(NamedTuple):
@@ -23,18 +21,8 @@ class Outcome(NamedTuple):
     cause: str = ""
 
 
-def outcome_of(result: JobReturn) -> Outcome:
-    """Return the outcome that a run handed over; a failed one if it handed over an exception."""
-    value: Any = result._return_value
-    if isinstance(value, Outcome):
-        return value
-    if isinstance(value, BaseException):
-        return Outcome(Path(), "failed", describe_error(value))
-    return Outcome(Path(), "failed", "the run returned no outcome")
-
-
-def collect_outcomes(outcomes: list[Outcome]) -> None:
-    """Let the launcher that Hydra makes next add what its runs return to `outcomes`.
+def collect_results(keep: Callable[[JobReturn | None], None]) -> None:
+    """Let the launcher that Hydra makes next give `keep` what each of its runs returns, or None.
 
     Hydra gives the results of a sweep to its sweeper, and to no callback. All launchers return
     them, whatever the processes in which the runs were.
@@ -45,24 +33,25 @@ def collect_outcomes(outcomes: list[Outcome]) -> None:
     def make_collecting(**settings: Any) -> Any:
         # Hydra sends its plugins to other processes, as they are without this.
         vars(plugins).pop("instantiate_launcher", None)
-        return _CollectingLauncher(make(**settings), outcomes)
+        return _CollectingLauncher(make(**settings), keep)
 
     vars(plugins)["instantiate_launcher"] = make_collecting
 
 
 class _CollectingLauncher:
-    """A launcher that keeps the outcomes of the runs that `launcher` starts."""
+    """A launcher that gives `keep` the results of the runs that `launcher` starts."""
 
-    def __init__(self, launcher: Launcher, outcomes: list[Outcome]) -> None:
-        self.launcher, self.outcomes = launcher, outcomes
+    def __init__(self, launcher: Launcher, keep: Callable[[JobReturn | None], None]) -> None:
+        self.launcher, self.keep = launcher, keep
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         results = self.launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
-        self.outcomes += map(outcome_of, results)
+        for result in results:
+            self.keep(result)
         for _ in range(len(job_overrides) - len(results)):
-            self.outcomes.append(Outcome(Path(), "failed", "the launcher returned no result"))
+            self.keep(None)
         return results
 
 
