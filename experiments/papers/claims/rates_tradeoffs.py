@@ -130,9 +130,9 @@ def _spurious_by_size(records: list[Record]) -> Mapping[str, dict[float, reading
 
 
 def herding_is_robust(records: list[Record]) -> Finding:
-    """A fast step ten times the best one lowers the ISL of rates-FPCD more than that of rates-herding.
+    """Ten times the best fast step costs rates-FPCD more nats of ISL than rates-herding.
 
-    Of 100 samples, at which the paper says that herding is ahead; "this advantage subsides".
+    The ISL is that of 100 samples: the paper says that the advantage subsides as more are drawn.
     """
     groups = readings.records_by_sampler(records, [HERDING, FPCD], ["isl"])
     groups[FPCD] = best_updates(groups[FPCD])[1]
