@@ -11,8 +11,8 @@ from fakes import fake
 
 import latticework.experiments.callback
 from latticework.experiments.callback import _cell, _text, show_sweep, show_table
-from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.rendering import write_table
 from latticework.experiments.records.estimates import (
     BEST,
     TIE,

@@ -26,10 +26,11 @@ from latticework.experiments.papers import run_status as inventory
 from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import TABLES, results_pages, stem
-from latticework.experiments.papers.draw import make_all, markdown
+from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
+from latticework.experiments.papers.rendering import markdown
 from latticework.experiments.papers.report_content import Report, build_report
 from latticework.experiments.papers.report_pages import html, write
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status

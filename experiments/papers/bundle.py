@@ -15,10 +15,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from latticework.experiments.figures.plot import Plot
 from latticework.experiments.papers.claims.ledger import CLAIMS
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.records.archive import write_archive
@@ -125,8 +125,8 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
     for made in make_all(config, list(records)):
         if made.error and made.failed:
             raise made.error
-        if isinstance(made.content, Figure):
-            plt.close(made.content)
+        if isinstance(made.content, Plot):
+            plt.close(made.content.figure)
     for claim in CLAIMS:
         if claim.experiment == config.name:
             try:

@@ -21,8 +21,8 @@ from latticework.experiments.figures.benchmark import winners
 from latticework.experiments.papers import report_pages
 from latticework.experiments.papers.claims.ledger import OURS, Entry
 from latticework.experiments.papers.claims.verdict import Number
-from latticework.experiments.papers.draw import markdown, write_table
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
+from latticework.experiments.papers.rendering import markdown, write_table
 from latticework.experiments.papers.report_content import (
     Part,
     Report,

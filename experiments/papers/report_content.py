@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 
+from latticework.experiments.figures.plot import Plot
 from latticework.experiments.papers.claims.ledger import GROUPS, OURS, Entry, judge
 from latticework.experiments.papers.claims.verdict import Verdict
-from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
-from latticework.experiments.papers.drawn import Drawn, Picture
+from latticework.experiments.papers.draw import make_all
+from latticework.experiments.papers.drawn import Drawn
 from latticework.experiments.papers.exhibits import Catalogue, Exhibit, catalogue
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
+from latticework.experiments.papers.rendering import render
 from latticework.experiments.papers.run_status import (
     SCALES,
     ExperimentStatus,
@@ -35,7 +36,6 @@ from latticework.experiments.runs import errors
 from latticework.experiments.runs.sweeps import extra_override_sets
 
 log = logging.getLogger(__name__)
-DPI = 220  # twice the pixels of a page of 7.2 inches
 VERDICT_ORDER = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS, Verdict.NOT_RUN)  # order of the report
 MAX_NAMED_PLACES = 3  # places that a sentence can name
 VERDICT_WORDS = {  # of one claim, and of several
@@ -216,28 +216,21 @@ def draw(held: ExperimentStatus) -> Drawn:
     log.info("drawing %s, scale=%s", held.experiment, held.scale)
     made = Drawn()
     for one in make_all(held.config, held.drawable_records):
-        if isinstance(figure := one.content, Figure):
+        if isinstance(plot := one.content, Plot):
             try:
-                made.pictures.append(_rendered(one.name, figure))
+                made.pictures.append(render(one.name, plot))
             except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
                 made.reasons_not_made.append(
                     f"{one.name} was not made: {errors.describe_error(error)}"
                 )
                 made.failed.append(made.reasons_not_made[-1])
-            plt.close(figure)
+            plt.close(plot.figure)
         elif one.content is not None:
             made.tables.append((one.name, one.content))
         else:
             made.reasons_not_made.append(f"{one.name} was not made: {one.reason_not_made}")
             made.failed.extend(made.reasons_not_made[-1:] if one.failed else ())
     return made
-
-
-def _rendered(name: str, figure: Figure) -> Picture:
-    image = png(figure, DPI)
-    texts = {".svg": svg(figure), ".csv": csv(figure), ".html": html_of(figure)}
-    texts = {suffix: text for suffix, text in texts.items() if text}
-    return Picture(name, image, texts | {".json": proof_of(figure)})
 
 
 def _section(

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 
 from latticework.experiments.papers.claims.ledger import Entry
-from latticework.experiments.papers.draw import markdown as table
+from latticework.experiments.papers.rendering import markdown as table
 from latticework.experiments.papers.report_content import Part, Report
 from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.estimates import format_estimate
