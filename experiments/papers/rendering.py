@@ -17,7 +17,8 @@ from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.files import write_file
 
-DPI = 160  # dots an inch of a PNG that is not wider than a page
+DPIS = (160, 130, 100, 80)  # dots an inch of a PNG: the first that keep it small, or the last
+MAX_PNG_BYTES = 200_000  # bytes of a PNG that need no fewer dots an inch
 MAX_SVG_CHARACTERS = 200_000  # characters of an SVG file; larger figures have none
 FIGURE_DIGITS = "%.5g"  # of the numbers in the CSV file of a figure
 
@@ -47,11 +48,16 @@ def save_figure(plot: Plot, target: Path) -> Path:
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """The figure as PNG; one that is wider than a page has fewer dots an inch."""
-    dpi = DPI * min(1, PAGE_INCHES / figure.get_figwidth())
-    with io.BytesIO() as png:
-        figure.savefig(png, dpi=dpi, facecolor="white", pil_kwargs={"optimize": True})
-        return png.getvalue()
+    """The figure as PNG; one that is wider than a page, or large, has fewer dots an inch."""
+    page_share = min(1, PAGE_INCHES / figure.get_figwidth())
+    for dpi in DPIS:
+        with io.BytesIO() as png:
+            settings: dict[str, Any] = {"facecolor": "white", "pil_kwargs": {"optimize": True}}
+            figure.savefig(png, dpi=dpi * page_share, **settings)
+            content = png.getvalue()
+        if len(content) <= MAX_PNG_BYTES:
+            break
+    return content
 
 
 def svg_text(figure: Figure) -> str:
