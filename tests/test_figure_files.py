@@ -185,6 +185,25 @@ def noting_top(records: list[Record], label: str, top: float | None = None) -> P
     return fine(records, label, top)
 
 
+def test_own_sweeps_have_a_table_with_a_row_for_each_setting(tmp_path):
+    records = [
+        fake(
+            {"step": [0, 5], "y": [9.0, last]}, sampler=sampler, seed=seed,
+            config={"task": {"_target_": "some.task"}},
+        )
+        for sampler, seed, last in (("gwg", 0, 1.0), ("gwg", 1, 3.0), ("dmala", 0, 5.0))
+    ]  # fmt: skip
+    config = OmegaConf.create({"name": "some"})
+    (file,) = draw_all(config, tmp_path, records, "own/seed=0,1").files
+    assert file == tmp_path / "tables/own/seed=0,1/sweep.csv"
+    table = pd.read_csv(file, index_col="sampler")
+    assert table["runs"].to_dict() == {"GWG-1": 2, "DMALA": 1}
+    assert table["y"].to_dict() == {"GWG-1": 2.0, "DMALA": 5.0}
+    assert table.loc["GWG-1", "y (spread)"] == pytest.approx(2**0.5)
+    assert draw_all(config, tmp_path, records).files == []  # of declared runs: only the exhibits
+    assert draw_all(config, tmp_path, records[:1], "own/seed=0").files == []
+
+
 # Figures that fail.
 
 

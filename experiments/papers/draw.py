@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from omegaconf import DictConfig
 from latticework.experiments.figures.plot import Plot
 from latticework.experiments.figures.style import mark_substitute
 from latticework.experiments.papers.rendering import save_figure, write_table
+from latticework.experiments.papers.sweep_table import sweep_table
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.identity import FIGURE_GROUPS, run_name
 from latticework.experiments.records.record import Record, versions
@@ -34,6 +36,7 @@ from latticework.experiments.runs import errors, sweeps
 log = logging.getLogger(__name__)
 PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
 OWN_RUNS_FOLDER = "own"  # the folder of figures of runs with other settings
+SWEEP_TABLE = "sweep"  # the name of the table of all of these runs
 PAPER_LIMITS = ("bottom", "top")  # ends of a vertical axis that fit the paper's settings
 
 
@@ -188,9 +191,13 @@ def draw_all(
     tex}`, or to their subfolder `within`, for runs with other settings than the experiment's; their
     axes have no limits of the paper. `words` are the overrides of a command with its own settings.
     An entry that cannot be made is skipped, with a warning if the records do not suffice for it.
+    Of several runs with other settings, the table SWEEP_TABLE has a row for each setting.
     """
     written = Written([], [])
-    for item in make_all(config, records, words, paper_limits=not within):
+    items = make_all(config, records, words, paper_limits=not within)
+    if within and len(records) > 1:
+        items = chain(items, [DrawnItem(SWEEP_TABLE, "tables", sweep_table(records))])
+    for item in items:
         if item.content is None:
             if item.failed:
                 written.failed.append(
