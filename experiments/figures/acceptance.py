@@ -72,10 +72,9 @@ def _size_lines(records: list[Record], name: str, field: str) -> tuple[list[Seri
             sites = _final_line(group, field, metric, f"sites {metric}")
             sites.style |= {"color": grey, "linestyle": dash}
             site_lines.append(sites)
-    size, rate, moved = (
-        estimates.published_if_same_data(records, "fig2", name, key)
-        for key in ("size", "acceptance", "changed")
-    )
+    size = estimates.published_if_same_data(records, "fig2", name, "size")
+    rate = estimates.published_if_same_data(records, "fig2", name, "acceptance")
+    moved = estimates.published_if_same_data(records, "fig2", name, "changed")
     if size and rate:
         rate_lines.append(published_point(size.mean, rate.mean))
         if moved:

@@ -89,7 +89,10 @@ def winners(records: list[Record]) -> pd.DataFrame:
         row: dict[str, object] = {"target": target}
         for unit in ("evaluation", "second"):
             ranks = rank_cells(measured, "min", unit)
-            first = [c.label for c in measured if ranks.get(c.sampler, "").strip("=") == "1"]
+            first = []
+            for cell in measured:
+                if ranks.get(cell.sampler, "").strip("=") == "1":
+                    first.append(cell.label)
             row[f"most effective samples/{unit}"] = ", ".join(first) or "none"
         row["chains agree"] = f"{sum(cell.mixed for cell in measured)} of {len(measured)}"
         rows.append(row)
@@ -138,9 +141,10 @@ def format_interval(interval: Interval) -> str:
 def target_titles(targets: Iterable[str]) -> dict[str, str]:
     """The targets in words, in the order of TARGETS; others come last."""
     given = list(dict.fromkeys(targets))
-    titles = {name: title for name, title in TARGETS.items() if name in given}
-    for name in given:
-        titles.setdefault(name, labels.spell_name(name))
+    titles: dict[str, str] = {}
+    for name in [*TARGETS, *given]:
+        if name in given:
+            titles.setdefault(name, TARGETS.get(name, labels.spell_name(name)))
     return titles
 
 
@@ -174,7 +178,9 @@ def heat_map(records: list[Record], unit: str) -> plot.Plot:
     bar = figure.colorbar(image, ax=ax, shrink=0.6, ticks=PER_CENT, format="%g %%")
     bar.ax.tick_params(labelsize=7)
     ax.set_title(f"effective samples of the {QUANTITIES['min']} for each {unit}")
-    faces = [Patch(label=state, **look) for state, look in CELL_FACES.items()]
+    faces = []
+    for state, look in CELL_FACES.items():
+        faces.append(Patch(label=state, **look))
     note = "Rank, and share of the best; = is a tie: the intervals overlap."
     label_lines_and_legend(figure, note, faces)
     return plot.Plot(figure, table)
@@ -183,12 +189,14 @@ def heat_map(records: list[Record], unit: str) -> plot.Plot:
 def heat_table(measured: Sequence[Cell], unit: str) -> pd.DataFrame:
     """A row for each cell: its state, its rank and share of the best, and R-hat."""
     rows = []
-    for target, title in target_titles(cell.target for cell in measured).items():
-        rivals = [cell for cell in measured if cell.target == target]
-        rank_of = rank_cells(rivals, "min", unit)
-        rates = [cell.interval("min", unit).middle for cell in rivals if cell.mixed]
-        best = max(rates, default=0)
-        for cell in rivals:
+    by_name = grouping.group_by(lambda cell: cell.target, measured)
+    for target, title in target_titles(by_name).items():
+        rank_of = rank_cells(by_name[target], "min", unit)
+        best = 0.0
+        for cell in by_name[target]:
+            if cell.mixed:
+                best = max(best, cell.interval("min", unit).middle)
+        for cell in by_name[target]:
             row: dict[str, object] = {"target": title, "sampler": cell.label}
             if cell.absent:
                 row["state"] = NOT_SUPPORTED
@@ -258,16 +266,20 @@ def errors(records: list[Record], against: str, coloured: Sequence[str]) -> plot
 
 def scaling(records: list[Record], unit: str) -> plot.Plot:
     """The cost of an effective sample of the worst site against the number of sites."""
-    costly = [growth for growth in growths(records, unit) if growth.costs]
-    if not costly:
+    by_name: dict[str, list[Growth]] = {}
+    for growth in growths(records, unit):
+        if growth.costs:
+            by_name.setdefault(growth.target, []).append(growth)
+    if not by_name:
         raise LookupError("no chains of the benchmark agree")
-    by_name = grouping.group_by(lambda growth: growth.target, costly)
     panels, shown = [], []
     for target, title in target_titles(by_name).items():
         lines = []
         for growth in by_name[target]:
             shown += growth.records
-            values = {float(n): list(costs.values()) for n, costs in growth.costs.items()}
+            values: dict[float, list[float]] = {}
+            for size, costs in growth.costs.items():
+                values[size] = list(costs.values())
             look = style.sampler_line_style((growth.sampler, 0)) | {"markevery": None}
             lines.append(plot.mean_line(growth.label, means.means_by_setting(values), **look))
         axes = {"xscale": "log", "yscale": "log", "xlabel": "sites"}

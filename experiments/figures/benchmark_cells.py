@@ -104,7 +104,10 @@ def cells(records: Sequence[Record]) -> list[Cell]:
         target, sampler = key
         return targets.index(target), labels.sampler_order((sampler, 0)), sampler
 
-    return [Cell(*key, grouping.require_one_setting(runs[key])) for key in sorted(runs, key=place)]
+    ordered = []
+    for key in sorted(runs, key=place):
+        ordered.append(Cell(*key, grouping.require_one_setting(runs[key])))
+    return ordered
 
 
 def _runs_by_cell(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
@@ -117,15 +120,20 @@ def _runs_by_cell(records: Iterable[Record]) -> dict[tuple[str, str], list[Recor
 
 def by_target(records: Sequence[Record]) -> dict[str, list[Cell]]:
     """The cells of each target, without samplers that do not support it."""
-    measured = [cell for cell in cells(records) if not cell.absent]
-    return grouping.group_by(lambda cell: cell.target, measured)
+    measured: dict[str, list[Cell]] = {}
+    for cell in cells(records):
+        if not cell.absent:
+            measured.setdefault(cell.target, []).append(cell)
+    return measured
 
 
 def rank_cells(candidates: Sequence[Cell], quantity: str, unit: str) -> dict[str, str]:
     """The rank of each sampler whose chains agree, with "=" for ties."""
-    mixed = [cell for cell in candidates if cell.mixed]
-    places = ranks([cell.interval(quantity, unit) for cell in mixed])
-    return dict(zip([cell.sampler for cell in mixed], places, strict=True))
+    intervals = {}
+    for cell in candidates:
+        if cell.mixed:
+            intervals[cell.sampler] = cell.interval(quantity, unit)
+    return dict(zip(intervals, ranks(list(intervals.values())), strict=True))
 
 
 @dataclass(frozen=True)
@@ -169,7 +177,9 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
             cell = Cell(target, sampler, grouping.require_one_setting(alike))
             if cell.mixed:
                 mixed_runs += cell.records
-                costs[size] = {r.config["seed"]: 1 / rate(r, "min", unit) for r in cell.records}
+                costs[size] = {}
+                for record in cell.records:
+                    costs[size][record.config["seed"]] = 1 / rate(record, "min", unit)
         note = ""
         if len(costs) < MIN_SIZES:
             note = f"chains agree at {len(costs)} of {len(by_size)} sizes"

@@ -111,7 +111,10 @@ def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
     No prediction is equal to a target of 0 or 1. Records that do not count the targets between have
     no coverage here, because theirs counts predictions that float32 rounded to 1.
     """
-    counted = [record for record in group if record.document["rows"].get("between")]
+    counted = []
+    for record in group:
+        if record.document["rows"].get("between"):
+            counted.append(record)
     if not counted:
         return dict.fromkeys(COVERAGE)
     rows = counted[0].document["rows"]
@@ -186,19 +189,22 @@ def curves(records: list[Record], against: str = "step", paper: str | None = Non
     if against == "seconds":
         records, without = estimates.timed_runs_and_note(records)
     groups = records_by_method(records)
-    data_sets = list(dict.fromkeys(data for data, _, _ in groups))
-    labels_of_methods = list(dict.fromkeys(text for _, _, text in groups))
+    by_data: dict[str, dict[tuple[str, str, str], list[Record]]] = {}
+    texts: list[str] = []
+    for key, group in groups.items():
+        by_data.setdefault(key[0], {})[key] = group
+        if key[2] not in texts:
+            texts.append(key[2])
     panels = []
-    for data in data_sets:
-        chosen = {key: group for key, group in groups.items() if key[0] == data}
-        looks = _line_styles(chosen, labels_of_methods)
+    for data, chosen in by_data.items():
+        looks = _line_styles(chosen, texts)
         for metric, heading in HEADINGS.items():
             lines = []
             for key, group in chosen.items():
                 lines += _metric_lines(group, metric, against, key, looks[key], paper)
             title = f"{labels.spell_name(data)}: {heading}"
             panels.append(Panel(lines, title=title, xlabel=AXES[against]))
-    figure, _ = style.new_figure(len(HEADINGS), height=2.0, rows=len(data_sets))
+    figure, _ = style.new_figure(len(HEADINGS), height=2.0, rows=len(by_data))
     draw_panels(figure.axes, panels)
     if against == "seconds":
         for ax in figure.axes:

@@ -71,10 +71,15 @@ def _mean_curve_of_rates_fpcd(records: list[Record]) -> tuple[np.ndarray, np.nda
     runs = [record for record in records if labels.sampler_key(record) == ("rates_fpcd", 0)]
     if not runs:
         raise LookupError("the table compares with rates-FPCD, but it has no record")
-    curves = [_curve(record) for record in grouping.require_one_setting(runs)]
-    rows_read = min(len(steps) for steps, _ in curves)
-    scores = np.mean([scores[:rows_read] for _, scores in curves], axis=0)
-    return curves[0][0][:rows_read], scores
+    alike = grouping.require_one_setting(runs)
+    rows_read = _common_rows(alike)
+    scores = means.readings(alike, "isl", slice(0, rows_read)).mean(0)
+    return alike[0].metrics["step"].to_numpy()[:rows_read], scores
+
+
+def _common_rows(records: Sequence[Record]) -> int:
+    """The number of readings that all records have."""
+    return min(len(record.metrics) for record in records)
 
 
 def _curve(record: Record) -> tuple[np.ndarray, np.ndarray]:
@@ -162,9 +167,8 @@ def curves(
     if around is not None:
         for ax, level in zip(axes, levels, strict=True):
             _widen(ax, level, around)
-    names = {series.name for panel in drawn for series in panel.series}
     extra = []
-    if any(name.endswith(OWN_BETA) for name in names):
+    if plot.points_table(drawn)["series"].str.endswith(OWN_BETA).any():
         extra = style.key_of_dashes(**{"beta chosen for each number of samples": ":"})
     note = style.describe_band(records, "smallest to largest")
     return plot.finish_plot(figure, axes, drawn, note, extra)
@@ -180,7 +184,7 @@ def _isl_lines(
     runs, ink = group.records, style.group_colour(group)
     text = grouping.join_label(labels.sampler_label(group.key), value)
     text = grouping.join_label(text, group.differs)
-    rows = min(len(run.metrics) for run in runs)
+    rows = _common_rows(runs)
     size = runs[0].metrics["step"][:rows]
     score = means.readings(runs, "isl", slice(0, rows))
     drawn = plot.MEAN_LINE | style.group_line_style(group) | look
@@ -250,14 +254,15 @@ def sequences(
     groups = grouping.groups(grouping.require_records_with(records, "sequence", task="isl"))
     height = style.PAGE_INCHES * rows / columns + 0.2
     figure, _ = style.new_figure(rows=len(groups), width=style.PAGE_INCHES, height=height)
+    shown = []
     for ax, group in zip(figure.axes, groups, strict=True):
-        x = group.records[0].arrays("sequence")["x"]
+        shown.append(group.records[0])
+        x = shown[-1].arrays("sequence")["x"]
         wide = min(columns, len(x))
         last = x[-min(rows, len(x) // wide) * wide :]
         draw_image(ax, tile(last, wide), "gray_r")
         ax.set_title(group.label, loc="left", fontsize=9)
-    seeds = labels.format_seeds([group.records[0] for group in groups])
-    label_lines_and_legend(figure, f"One chain, {seeds}.")
+    label_lines_and_legend(figure, f"One chain, {labels.format_seeds(shown)}.")
     return plot.Plot(figure)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from latticework.experiments.figures import log_z, plot, style
@@ -49,7 +48,10 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
         for group in grouping.groups(runs, [RATE]):
             for record in group.records:
                 names[id(record)] = group.label
-    return pd.DataFrame([_likelihood_row(record, names[id(record)]) for record in records])
+    rows = []
+    for record in records:
+        rows.append(_likelihood_row(record, names[id(record)]))
+    return pd.DataFrame(rows)
 
 
 def _likelihood_row(record: Record, sampler: str) -> dict[str, object]:
@@ -102,8 +104,10 @@ def records_at_best_rate(records: list[Record]) -> list[Record]:
     """
 
     def score(runs: list[Record]) -> tuple[int, float]:
-        values = [likelihood.likelihood(record, "valid").mean for record in runs]
-        return len(runs), float(np.mean(values))
+        total = 0.0
+        for record in runs:
+            total += likelihood.likelihood(record, "valid").mean
+        return len(runs), total / len(runs)
 
     return max(grouping.group_by(learning_rate, records).values(), key=score)
 
@@ -225,13 +229,12 @@ def progress(records: list[Record]) -> plot.Plot:
     One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
     records = grouping.require_records_with(records, "beta", "forward", "ess", task="ais")
-    keys = list(dict.fromkeys(group.key for group in grouping.groups(records)))
+    by_sampler = grouping.group_by(labels.sampler_key, records)
     line_numbers: dict[str, int] = {}  # of the settings, the same in all panels
     panels = []
-    for key in keys:
+    for key in sorted(by_sampler, key=labels.sampler_order):
         series = []
-        runs = [record for record in records if labels.sampler_key(record) == key]
-        for group in grouping.groups(runs):
+        for group in grouping.groups(by_sampler[key]):
             number = line_numbers.setdefault(group.differs, len(line_numbers))
             series += _ais_lines(group, style.numbered_style(number))
         title = labels.sampler_label(key)
@@ -285,7 +288,9 @@ def improvement(records: list[Record]) -> plot.Plot:
     runs_by_line = grouping.group_by(place, records)
     rates = sorted({rate for _, rate, _, _ in runs_by_line}, reverse=True)
     dashes = dict(zip(rates, cycle(style.DASHES), strict=False))
-    lines: dict[str, list[plot.Series]] = {record.choices["data"]: [] for record in records}
+    lines: dict[str, list[plot.Series]] = {}  # by data set, in the order of the records
+    for record in records:
+        lines[record.choices["data"]] = []
     shown = []
     for (_, rate, key, data), runs in sorted(runs_by_line.items()):
         longest = _with_longest_trials(runs)
@@ -309,8 +314,8 @@ def improvement(records: list[Record]) -> plot.Plot:
 
 
 def _with_longest_trials(records: list[Record]) -> list[Record]:
-    most = max(record.config["task"]["trial_steps"] for record in records)
-    return [record for record in records if record.config["task"]["trial_steps"] == most]
+    by_length = grouping.group_by(lambda record: record.config["task"]["trial_steps"], records)
+    return by_length[max(by_length)]
 
 
 def _trial_values(records: list[Record]) -> dict[float, list[float]]:

@@ -40,8 +40,11 @@ def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = 
                 legend.setdefault(text, handle)
     for handle in extra:
         legend[str(handle.get_label())] = handle
-    names = [(ax, _name_line(ax, line)) for (ax, _), line in lines.items()]
-    texts = "".join(name.get_text() for _, name in names)
+    names, texts = [], ""
+    for (ax, _), line in lines.items():
+        name = _name_line(ax, line)
+        names.append((ax, name))
+        texts += name.get_text()
     if ARROWS[0] in texts or ARROWS[1] in texts:
         note += " An arrow: the line reaches this value beyond the panel."
     _add_legend(figure, note, legend)
@@ -56,7 +59,8 @@ def without_band(note: str) -> str:
 
 def is_band_visible(ax: Axes, points: pd.DataFrame) -> bool:
     """Whether the band or the error bars of `points` reach beyond the width of a line."""
-    low, high = (_panel_shares(ax, points[["x", edge]].to_numpy(float)) for edge in ("low", "high"))
+    low = _panel_shares(ax, points[["x", "low"]].to_numpy(float))
+    high = _panel_shares(ax, points[["x", "high"]].to_numpy(float))
     return bool(len(low) and np.nanmax(high[:, 1] - low[:, 1]) > MIN_VISIBLE_BAND)
 
 
@@ -99,7 +103,7 @@ def _panel_shares(ax: Axes, points: NDArray, line: Line2D | None = None) -> NDAr
 
 def _name_line(ax: Axes, line: Line2D) -> Annotation:
     """Write the line's label at its last point in the panel, and how far it goes beyond it."""
-    data = np.column_stack([np.asarray(part, float) for part in line.get_data()])
+    data = np.column_stack(line.get_data()).astype(float)
     shares = _panel_shares(ax, data, line)
     inside = np.isfinite(shares).all(1) & (shares[:, 0] <= 1 + 1e-9)
     last = np.flatnonzero(inside)[shares[inside, 0].argmax()]
@@ -123,9 +127,10 @@ def _name_line(ax: Axes, line: Line2D) -> Annotation:
 def _move_apart(names: Sequence[Annotation], bottom: float, top: float) -> None:
     """Move the names up and down, between `bottom` and `top`, until none lies on another."""
     dots = names[0].figure.dpi / 72 if names else 1.0  # a point
+    boxes = []
     for name in names:
         name.set_position((6, 0))
-    boxes = [name.get_window_extent() for name in names]
+        boxes.append(name.get_window_extent())
     middles = np.array([(box.y0 + box.y1) / 2 for box in boxes])
     half = np.array([box.height / 2 + 0.9 * dots for box in boxes])
     moved = middles.copy()

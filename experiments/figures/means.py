@@ -63,25 +63,33 @@ def means_on_common_grid(records: Sequence[Record], metric: str, axis: str) -> l
     evenly spaced in it over the range that all runs share. If they share none, because one was
     slowed down, there is no mean, and each run is returned on its own, at its readings.
     """
-    tables = [record.metrics for record in records]
-    low = max(table[axis].iloc[0] for table in tables)
-    high = min(table[axis].iloc[-1] for table in tables)
+    low, high, rows = -np.inf, np.inf, len(records[0].metrics)
+    for record in records:
+        places = record.metrics[axis]
+        low, high = max(low, places.iloc[0]), min(high, places.iloc[-1])
+        rows = min(rows, len(places))
     if low > high:
         alone = []
         for record in records:
             alone += means_on_common_grid([record], metric, axis)
         return alone
-    x = np.geomspace(low, high, min(map(len, tables)))
-    y = np.array([np.interp(np.log(x), np.log(t[axis]), t[metric]) for t in tables])
+    x = np.geomspace(low, high, rows)
+    values = []
+    for record in records:
+        places = np.log(record.metrics[axis])
+        values.append(np.interp(np.log(x), places, record.metrics[metric]))
+    y = np.array(values)
     return [Means(x, y.mean(0), deviation(y))]
 
 
 def means_by_setting(values: Mapping[float, Sequence[float]]) -> Means:
     """One value a run by setting; settings may have different numbers of runs."""
     x = sorted(values)
-    mean = np.array([np.mean(values[setting]) for setting in x])
-    spread = np.array([deviation(values[setting]) for setting in x])
-    return Means(np.array(x), mean, spread)
+    mean, spread = [], []
+    for setting in x:
+        mean.append(np.mean(values[setting]))
+        spread.append(deviation(values[setting]))
+    return Means(np.array(x), np.array(mean), np.array(spread))
 
 
 def means_along(records: Sequence[Record], setting: str, value: Callable[[Record], float]) -> Means:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import optuna
+import pandas as pd
 from optuna import distributions
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
 from latticework.experiments.figures import style
 from latticework.experiments.figures.plot import (
@@ -40,11 +41,10 @@ def history(records: list[Record]) -> Plot:
     series = []
     for place, (key, name, study) in enumerate(searches):
         ink = style.colour(key, keys[:place].count(key), keys.count(key))
-        trials = _complete_trials(study)
-        values = np.array([trial.value for trial in trials])
+        values = _trial_values(study)
         lowest = study.direction == optuna.study.StudyDirection.MINIMIZE
         best = (np.minimum if lowest else np.maximum).accumulate(values)
-        numbers = [trial.number + 1 for trial in trials]
+        numbers = values.index
         marker = labels.sampler_style(key[0]).marker
         dots = {"color": ink, "marker": marker, "linestyle": "none", "markersize": 3}
         series.append(Series(f"{name}, trials", numbers, values, named=False, **dots))
@@ -65,8 +65,7 @@ def importance(records: list[Record]) -> Plot:
     """
     panels = []
     for key, name, study in _searches(records):
-        values = {trial.value for trial in _complete_trials(study)}
-        if len(values) < MIN_VALUES:
+        if _trial_values(study).nunique() < MIN_VALUES:
             continue
         shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
         fields, parts = list(shares)[::-1], list(shares.values())[::-1]
@@ -118,9 +117,12 @@ def _study(record: Record, name: str) -> optuna.Study:
     return study
 
 
-def _complete_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials with a value, with their numbers from 0."""
-    return study.get_trials(states=[TrialState.COMPLETE])
+def _trial_values(study: optuna.Study) -> pd.Series:
+    """The values of the trials that have one, by their numbers from 1."""
+    values = {}
+    for trial in study.get_trials(states=[TrialState.COMPLETE]):
+        values[trial.number + 1] = trial.value
+    return pd.Series(values, dtype=float)
 
 
 def _distribution(bounds: dict[str, Any], values: list[float]) -> distributions.BaseDistribution:

@@ -49,7 +49,7 @@ def infilling_records(records: list[Record]) -> list[Record]:
 
 def language(record: Record) -> str:
     """The checkpoint that was used; if it is a substitute, also the one that was asked for."""
-    asked, used = (record.document["language"][key] for key in ("asked", "used"))
+    asked, used = record.document["language"]["asked"], record.document["language"]["used"]
     return used if asked == used else f"{used}, in place of {asked}"
 
 
@@ -58,7 +58,8 @@ def groups_by_language(records: list[Record]) -> list[tuple[str, grouping.Group]
     pairs = []
     by_language = grouping.group_by(language, infilling_records(records))
     for name, runs in by_language.items():
-        pairs += [(name, group) for group in grouping.groups(runs)]
+        for group in grouping.groups(runs):
+            pairs.append((name, group))
     return pairs
 
 
@@ -145,7 +146,8 @@ def sentences(
             prompts: dict[str, Entries] = defaultdict(dict)  # runs of other data have others
             for sampler, text in by_sampler.items():
                 prompts[_prompt(text[number])][sampler] = text[number]
-            parts += [(name, entries) for entries in prompts.values()]
+            for entries in prompts.values():
+                parts.append((name, entries))
     return Plot(_draw_page(parts, each, title), html=_html(parts, each, title))
 
 
@@ -246,9 +248,10 @@ def _page_lines(parts: Sequence[tuple[str, Entries]], each: int) -> list[list[Wo
         lines += _wrap_line([Word(word, "given") for word in heading.split()])
         for sampler, completions in entries.items():
             for line in mark_words(completions, each):
-                first, *rest = _wrap_line(line, WIDTH - 9)
-                lines.append([Word(f"{sampler:8}", "given"), *first])
-                lines += [[Word(" " * 8, "given"), *words] for words in rest]
+                margin = f"{sampler:8}"
+                for words in _wrap_line(line, WIDTH - 9):
+                    lines.append([Word(margin, "given"), *words])
+                    margin = " " * 8
         lines.append([])
     return lines
 
