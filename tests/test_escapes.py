@@ -166,10 +166,10 @@ def hostile_figure(records: list[Record]) -> Plot:
     return finish_plot(figure, [axes], [panel], name)
 
 
-def harmless(page: str) -> None:
-    """The page shows the hostile text, and none of it as markup."""
+def harmless(page: str, shown: str = "secret") -> None:
+    """The page shows the hostile text, or `shown`, and none of it as markup."""
     seen = Seen(page)
-    assert "secret" in seen.text
+    assert shown in seen.text
     assert "comment k" not in seen.elements
     kinds = ("src=x", "src=fig", "onerror", "href=http://evil", "alt=i")
     assert not [text for text in seen.attributes if text.startswith(kinds)]
@@ -209,7 +209,7 @@ def test_files_of_figures_and_tables(written):
 
 def test_the_svg_and_the_numbers_of_a_figure():
     plot = hostile_figure([])
-    harmless(rendering.svg_text(plot.figure))
+    harmless(rendering.svg_text(plot.figure), "Matplotlib")  # its texts are paths
     rows = list(csv.reader(io.StringIO(rendering.csv_text(plot.table))))
     assert any(cell.startswith("'=1") for row in rows for cell in row)
     assert not any(cell.startswith("=") for row in rows for cell in row)

@@ -18,7 +18,7 @@ import latticework.scripts.figures
 import latticework.scripts.report
 from latticework.experiments import CONF
 from latticework.experiments.figures.acceptance import Boxes
-from latticework.experiments.figures.log_z import Steps
+from latticework.experiments.figures.log_z import Stairs
 from latticework.experiments.figures.means import means_by_reading
 from latticework.experiments.figures.plot import (
     Bars,
@@ -77,7 +77,7 @@ SERIES = {  # of each kind, with the points that Matplotlib draws
     "horizontal": (HorizontalBars("s", ["a", "b"], [2, 3]), [[0, 2], [1, 3]]),
     "error bars": (ErrorBars("s", [1, 2], [3, 4], [2, 3], [4, 5]), [[1, 3], [2, 4]]),
     "level": (Level("s", 7.0), [[0, 7], [1, 7]]),  # in shares of the panel's width
-    "steps": (Steps("s", [0, 1, 2], [3, 4, np.nan]), [[0, 3], [1, 4]]),
+    "steps": (Stairs("s", [0, 1, 2], [3, 4, np.nan]), [[0, 3], [1, 4]]),
     "box": (Boxes("s", np.array([3.0, 4.0]), 0, color="red"), [[0.4, 3], [0.4, 4]]),
 }
 

@@ -63,7 +63,7 @@ def _format_nats(value: float | None, missing: str = "") -> str:
     return missing if value is None else f"{value:.3f}"
 
 
-class Steps(plot.Series):
+class Stairs(plot.Series):
     """A value between each two of the places `x`; the last place has none."""
 
     def draw(self, ax: Axes) -> None:
@@ -96,7 +96,7 @@ def _ladder_panels(name: str, record: Record) -> list[plot.Panel]:
     b, level = arrays["schedule"], arrays["level"][-MAX_LEVELS:, :, 0]
     rejected = 1 - np.exp(np.minimum(arrays["up"] + arrays["down"], 0)).mean((0, 2))
     local = np.append(rejected / np.diff(b), np.nan)
-    barrier = Steps("local barrier", b, local, named=False, color=style.INKS[0])
+    barrier = Stairs("local barrier", b, local, named=False, color=style.INKS[0])
     walks: list[plot.Series] = []
     draws = np.arange(len(level))
     for replica in range(min(MAX_REPLICAS, level.shape[1])):
