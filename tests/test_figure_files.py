@@ -167,12 +167,12 @@ def test_a_figure_with_a_limit_of_the_paper_can_be_drawn_without_it(target, limi
 @pytest.mark.parametrize("within", ["", "own/sampler=gwg"])
 def test_own_runs_have_their_table_and_no_limit_of_the_paper(within, tmp_path, monkeypatch):
     tops = []
-    settings = {"_target_": f"{__name__}.noting_top", "top": 2.5, "label": "steps"}
+    settings = {"_target_": f"{__name__}.noting_top", "top": 2.5, "where": {"of": "${name}"}}
     config = OmegaConf.create({"name": "some", "figures": {"fine": settings}})
     monkeypatch.setattr(f"{__name__}.TOPS", tops)
     (file,) = draw_all(config, tmp_path, [fake()], within).files
     assert file == tmp_path / "figures" / within / "fine.png"
-    assert tops == ([None] if within else [2.5])
+    assert tops == [(None if within else 2.5, {"of": "some"})]
     assert pd.read_csv(file.with_suffix(".csv"))["y"].tolist() == [2, 3]
     assert {f.suffix for f in file.parent.iterdir()} == {".png", ".pdf", ".csv", ".json"}
 
@@ -180,9 +180,9 @@ def test_own_runs_have_their_table_and_no_limit_of_the_paper(within, tmp_path, m
 TOPS: list = []
 
 
-def noting_top(records: list[Record], label: str, top: float | None = None) -> Plot:
-    TOPS.append(top)
-    return fine(records, label, top)
+def noting_top(records: list[Record], where: dict[str, str], top: float | None = None) -> Plot:
+    TOPS.append((top, where))
+    return fine(records, top=top)
 
 
 def test_own_sweeps_have_a_table_with_a_row_for_each_setting(tmp_path):

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
 OWN_RUNS_FOLDER = "own"  # the folder of figures of runs with other settings
 SWEEP_TABLE = "sweep"  # the name of the table of all of these runs
-PAPER_LIMITS = ("bottom", "top")  # ends of a vertical axis that fit the paper's settings
+PAPER_LIMITS = {"bottom", "top"}  # ends of a vertical axis that fit the paper's settings
 
 
 class Written(NamedTuple):
@@ -85,7 +85,7 @@ def make_all(
 
     An entry of `config.figures` or `config.tables` is a function of the records with its settings.
     It returns a Plot or a DataFrame. An error does not prevent the other entries. An entry of
-    null is skipped. Without `paper_limits`, the settings PAPER_LIMITS of an entry are left out.
+    null is skipped. Without `paper_limits`, the settings PAPER_LIMITS of an entry are null.
     The caller must close the figures.
     """
     mpl.use("Agg")
@@ -94,11 +94,9 @@ def make_all(
             if spec is None:
                 continue
             name = str(key)
-            settings = dict(spec)
-            if not paper_limits:
-                settings = {k: v for k, v in settings.items() if k not in PAPER_LIMITS}
+            without = {} if paper_limits else dict.fromkeys(PAPER_LIMITS & spec.keys())
             try:
-                content = instantiate(settings, _convert_="all", _partial_=True)(records)
+                content = instantiate(spec, _convert_="all", _partial_=True, **without)(records)
                 if kind == "figures":
                     content = _with_provenance(content, name, command(config, words), records)
             except Exception as error:  # noqa: BLE001 - the others are to be made all the same
