@@ -483,10 +483,12 @@ def test_coverage_is_shown_where_targets_that_can_be_covered_were_counted():
     """Older records counted predictions that float32 rounded to a target of 1."""
     older = {"train": 80, "test": 20}
     counted = older | {"between": 5}
-    covered = bnn.covered([regression(older, coverage=0.3), regression(counted, coverage=0.2)])
+    covered = bnn.coverage_columns(
+        [regression(older, coverage=0.3), regression(counted, coverage=0.2)]
+    )
     assert covered == {"coverage of 90 %": (0.2, None, 1), "largest coverage": 0.25}
     for rows in (older, older | {"between": 0}):
-        covered = bnn.covered([regression(rows, coverage=0.3)])
+        covered = bnn.coverage_columns([regression(rows, coverage=0.3)])
         assert set(covered.values()) == {None}
 
 

@@ -67,15 +67,15 @@ def extras(records: list[Record]) -> pd.DataFrame:
 
     Averages are over chains and over the readings since `burn_in`. For targets 0 and 1, the square
     of an RMSE is the Brier score. For other targets, coverage is the fraction between the chains'
-    5 % and 95 % quantiles, beside the largest possible one (`covered`). R-hat and effective sample
-    size (of all chains) are medians over the predictions of some test rows.
+    5 % and 95 % quantiles, beside the largest possible one (`coverage_columns`). R-hat and
+    effective sample size (of all chains) are medians over the predictions of some test rows.
     """
     rows = []
     for (data, _, text), group in records_by_method(records).items():
         row: dict[str, object] = {"data": data, "method": text}
         for heading, metric in EXTRAS.items():
             row[heading] = last_estimate(group, metric)
-        row |= covered(group)
+        row |= coverage_columns(group)
         row["R-hat"], row["ESS"] = diagnosis(group, "r_hat"), diagnosis(group, "ess")
         row["draws"] = int(group[0].arrays("convergence")["draws"]) if row["ESS"] else None
         row["seconds a step"] = float(np.median([r.document["seconds_per_step"] for r in group]))
@@ -105,7 +105,7 @@ def written(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["features", "U"], ascending=[False, True], kind="stable")
 
 
-def covered(group: list[Record]) -> dict[str, Estimate | float | None]:
+def coverage_columns(group: list[Record]) -> dict[str, Estimate | float | None]:
     """The coverage of the chains' intervals, and the largest one that the targets allow.
 
     No prediction is equal to a target of 0 or 1. Records that do not count the targets between have
