@@ -16,6 +16,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from latticework.experiments import result_tables
@@ -188,7 +189,8 @@ def _show_sweep(outcomes: Sequence[Outcome]) -> None:
 
 def _draw_figures(config: DictConfig, folder: Path) -> bool:
     """Draw the figures and tables from the records in `folder`; whether none failed."""
-    if not any(config.get(kind) for kind in FIGURE_GROUPS):
+    has_figures = any(config.get(kind) for kind in FIGURE_GROUPS)
+    if not has_figures and config.hydra.mode is not RunMode.MULTIRUN:
         return True
     written = _call_or_print_error(_draw, config, folder, fault="figures and tables")
     if written is None:

@@ -30,8 +30,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table as Grid
 
-from latticework.experiments.figures.style import label_lines_and_legend, new_figure
-from latticework.experiments.papers.draw import provenance_json, save
+from latticework.experiments.figures.line_names import label_lines_and_legend
+from latticework.experiments.figures.plot import Plot
+from latticework.experiments.figures.style import new_figure
+from latticework.experiments.papers.draw import provenance_json
+from latticework.experiments.papers.rendering import save_figure
 from latticework.experiments.records.labels import sampler_style
 from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
@@ -271,7 +274,7 @@ def write(
     }
     storage.write_atomically(folder / "run.json", json.dumps(document, indent=2))
     title = f"{config['target']}, {Allowance(**config['budget'])} for each sampler"
-    save(draw_race(table, title), folder / "race.png")
+    save_figure(Plot(draw_race(table, title)), folder / "race.png")  # its table is race.csv
     storage.write_atomically(
         folder / "race.json", provenance_json("race", command, [open_record(folder)])
     )

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from command import command_line
-from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
+from latticework.experiments.figures.plot import Plot
 from latticework.experiments.papers.claims.ledger import Entry, judge
-from latticework.experiments.papers.draw import csv, html_of, make_all, write_table
+from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.rendering import csv_text, write_table
 from latticework.experiments.papers.report_pages import TABLES, stem
 from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses, pools
 from latticework.experiments.records.record import load_all
@@ -48,12 +49,12 @@ def results(folder: Path) -> None:
             for one in held.get(experiment, ()):
                 for made in make_all(_only(one.config, names), one.drawable_records):
                     file = target / stem(exhibit, experiment, made.name)
-                    if isinstance(made.content, Figure):
+                    if isinstance(made.content, Plot):
                         texts = {
-                            ".csv": csv(made.content),
-                            ".html": html_of(made.content),
+                            ".csv": csv_text(made.content.table),
+                            ".html": made.content.html,
                         }
-                        plt.close(made.content)
+                        plt.close(made.content.figure)
                         for suffix, text in texts.items():
                             if text:
                                 file.with_suffix(suffix).write_text(text, encoding="utf-8")

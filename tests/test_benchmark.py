@@ -10,7 +10,7 @@ from command import command_line
 from fakes import fake, measured
 
 import latticework as lw
-from latticework.experiments.figures.benchmark import Cell
+from latticework.experiments.figures.benchmark_cells import Cell
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run

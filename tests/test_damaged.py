@@ -20,9 +20,10 @@ from omegaconf import OmegaConf
 
 import latticework.scripts.figures
 from latticework.data import text
-from latticework.experiments.papers.draw import save, write_table
+from latticework.experiments.figures.plot import Plot
 from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.rendering import save_figure, write_table
 from latticework.experiments.papers.report_builder import build_report
 from latticework.experiments.papers.report_figures import draw
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
@@ -40,7 +41,7 @@ RUN = {
     "seconds": 1.0,
     "files": {},
 }
-FIGURE = ("figures.sec3=null", "+figures.own._target_=test_draw.fine")
+FIGURE = ("figures.sec3=null", "+figures.own._target_=test_figure_files.fine")
 WHOLE, BROKEN = "model.coupling=0.1", "broken"
 UNREADABLE = "run.json cannot be read"
 RECORDS = {  # run.json: what is said of it
@@ -147,8 +148,8 @@ def test_an_odd_entry_stops_no_figure_of_the_others(folder, tmp_path):
 
 def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
     config = OmegaConf.create({"name": "some", "figures": {
-        "bad": {"_target_": "test_draw.fine", "label": "$\\nothing$"},
-        "good": {"_target_": "test_draw.fine"},
+        "bad": {"_target_": "test_figure_files.fine", "label": "$\\nothing$"},
+        "good": {"_target_": "test_figure_files.fine"},
     }})  # fmt: skip
     monkeypatch.setattr(Record, "fingerprint", "")
     made = draw(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
@@ -239,7 +240,7 @@ def test_no_planted_link_is_followed(sampler: str, tmp_path: Path) -> None:
 def test_figures_tables_and_bundles_replace_a_planted_link(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     writers = {
-        "own.png": lambda file: save(Figure(), file),
+        "own.png": lambda file: save_figure(Plot(Figure()), file),
         "own.csv": lambda file: write_table(pd.DataFrame({"a": [1]}), file),
         "page.png": lambda file: Picture("page", b"image", {".svg": "<svg/>"}).write(file),
         "runs.zip": lambda file: write_archive(file, {"a/run.json": b"{}"}),

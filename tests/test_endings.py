@@ -11,8 +11,8 @@ from command import command_line
 from fakes import fake
 
 import latticework.experiments.result_tables
-from latticework.experiments.papers.draw import write_table
 from latticework.experiments.papers.exhibits import catalogue
+from latticework.experiments.papers.rendering import write_table
 from latticework.experiments.records.estimates import (
     Estimate,
     KeyNumber,

@@ -225,10 +225,10 @@ def test_the_legend_tells_over_what_runs_are_averaged():
     assert describe_band(both, "range") == "Mean over 2 to 3 runs, models 0-2; band: range."
 
 
-def lines(figure):
-    """Label and last value of each line with a label."""
-    named = (line for line in figure.axes[0].lines if not line.get_label().startswith("_"))
-    return {line.get_label(): float(line.get_ydata()[-1]) for line in named}
+def lines(plot):
+    """Label and last value of each line of the first panel."""
+    table = plot.table[plot.table["panel"] == plot.table["panel"][0]]
+    return table.groupby("series", sort=False)["y"].last().to_dict()
 
 
 def trained(isl, seed=0, hidden=200, epochs=100):
@@ -258,15 +258,15 @@ def test_models_of_other_settings_have_rows_of_their_own():
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The lines of each figure that a command draws, by its path below the experiment's folder."""
+    """The last values of the lines of the last figure that a command drew."""
     found = {}
-    write = draw.png
+    write = draw.save_figure
 
-    def noted(figure, dpi):
-        found["lines"] = lines(figure)
-        return write(figure, dpi)
+    def noted(plot, target):
+        found["lines"] = lines(plot)
+        return write(plot, target)
 
-    monkeypatch.setattr(draw, "png", noted)
+    monkeypatch.setattr(draw, "save_figure", noted)
     return found
 
 

@@ -11,7 +11,7 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
-from latticework.experiments.figures.likelihood import ladders, normalisers
+from latticework.experiments.figures.log_z import ladders, normalisers
 from latticework.experiments.records.record import Budget, load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import ais
@@ -254,7 +254,7 @@ def test_a_run_estimates_log_z(estimator, engine, tmp_path, request):
     assert (row["plain"] == "yes") == (found["log_z_high"] is not None)
     assert (row["at least (Markov)"] == "") == (estimator == "tempering")
     if estimator == "tempering":
-        barrier, walk = ladders([record]).axes
+        barrier, walk = ladders([record]).figure.axes
         (stairs,) = (patch for patch in barrier.patches if hasattr(patch, "get_data"))
         values, edges, _ = stairs.get_data()
         assert values @ np.diff(edges) == pytest.approx(found["barrier"])

@@ -32,10 +32,11 @@ from latticework.experiments.papers import run_status as inventory
 from latticework.experiments.papers.claims.ledger import CLAIMS, DLP, RATES, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import results_pages
-from latticework.experiments.papers.draw import make_all, markdown
+from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
+from latticework.experiments.papers.rendering import markdown
 from latticework.experiments.papers.report_builder import build_report
 from latticework.experiments.papers.report_content import Report
 from latticework.experiments.papers.report_html import html_page, write

@@ -237,12 +237,8 @@ def plot(path: Path, rows: list[Row]) -> None:
     """
     import matplotlib.pyplot as plt
 
-    from latticework.experiments.figures.style import (
-        PAGE_INCHES,
-        key_of_dashes,
-        label_lines_and_legend,
-        new_figure,
-    )
+    from latticework.experiments.figures.line_names import label_lines_and_legend
+    from latticework.experiments.figures.style import PAGE_INCHES, key_of_dashes, new_figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
     shown = [r for r in shown if r.threads == min(row.threads for row in shown)]

@@ -4,34 +4,29 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from latticework.experiments.figures.curves import along
-from latticework.experiments.figures.style import (
-    GREY,
-    colour,
-    describe_band,
-    describe_runs,
-    draw_published,
-    label_lines_and_legend,
-    line_and_band,
-    new_figure,
+from latticework.experiments.figures import style
+from latticework.experiments.figures.means import means_along
+from latticework.experiments.figures.plot import (
+    Bars,
+    Panel,
+    Plot,
+    Series,
+    draw_panels,
+    finish_plot,
+    mean_line,
+    published_point,
 )
-from latticework.experiments.records.estimates import (
-    last_reading,
-    published_if_same_data,
-    timed_runs_and_note,
-)
-from latticework.experiments.records.grouping import Group, groups, join_label, require_one_setting
-from latticework.experiments.records.labels import sampler_key, sampler_style
+from latticework.experiments.records import estimates, grouping, labels
 from latticework.experiments.records.record import Record
 
 FLOOR = 5e-7  # lower end of the axis; a bar below it is not visible, but its number is written
 NAMES = {"alpha": r"step size $\alpha$"}
 
 
-def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figure:
+def against_size(records: list[Record], settings: dict[str, list[str]]) -> Plot:
     """Acceptance rate and sites changed per step, against the parameter that sets the move size.
 
     One column per sampler. `settings` gives that parameter's field and symbol for each sampler.
@@ -39,87 +34,135 @@ def against_size(records: list[Record], settings: dict[str, list[str]]) -> Figur
     means over seeds, bands one standard deviation, crosses the paper's numbers. Raises LookupError
     if a sampler has no record.
     """
-    records = [r for r in records if {"acceptance", "changed", "proposed"} <= set(r.metrics)]
-    of = {name: [r for r in records if sampler_key(r)[0] == name] for name in settings}
-    if missing := [name for name, some in of.items() if not some]:
-        raise LookupError(f"no record of {', '.join(missing)} holds acceptance, changed, proposed")
-    figure, panels = new_figure(len(settings), rows=2, height=2.2, sharey="row", squeeze=False)
-    for (ax, sites), (name, (field, symbol)) in zip(panels.T, settings.items(), strict=True):
-        # The size is also a setting of the metric Proposed.
-        for group in groups(of[name], [f"sampler.{field}", "task.metrics"]):
-            ink = colour((name, 0), group.line_index, group.line_count)
-            grey = GREY if group.line_count == 1 else ink
-            own = sampler_style(name)
-            _line(ax, group, field, "acceptance", own.label, color=ink, marker=own.marker)
-            _line(sites, group, field, "proposed", "sites proposed", color=grey, linestyle="--")
-            _line(sites, group, field, "changed", "sites changed", color=grey, linestyle=":")
-        size, rate, moved = (
-            published_if_same_data(of[name], "fig2", name, key)
-            for key in ("size", "acceptance", "changed")
-        )
-        if size and rate:
-            draw_published(ax, size.mean, rate.mean)
-            if moved:
-                draw_published(sites, size.mean, moved.mean)
-        sites.set_xlabel(f"{sampler_style(name).label}, {NAMES.get(symbol, f'${symbol}$')}")
-        ax.set(ylim=(0, 1.05))
-    panels[0, 0].set_ylabel("acceptance rate")
-    panels[1, 0].set(ylabel="sites a step", ylim=(0, None))
-    label_lines_and_legend(
-        figure, describe_band([record for some in of.values() for record in some])
+    needed = {"acceptance", "changed", "proposed"}
+    measured = grouping.group_by(
+        lambda record: labels.sampler_key(record)[0],
+        (record for record in records if needed <= set(record.metrics)),
     )
-    return figure
+    if missing := [name for name in settings if name not in measured]:
+        raise LookupError(f"no record of {', '.join(missing)} holds acceptance, changed, proposed")
+    upper, lower, shown = [], [], []
+    for name, (field, symbol) in settings.items():
+        rate_lines, site_lines = _size_lines(measured[name], name, field)
+        shown += measured[name]
+        upper.append(Panel(rate_lines, ylim=(0, 1.05)))
+        size_label = f"{labels.sampler_style(name).label}, {NAMES.get(symbol, f'${symbol}$')}"
+        lower.append(Panel(site_lines, xlabel=size_label))
+    upper[0].axes["ylabel"] = "acceptance rate"
+    lower[0].axes["ylabel"] = "sites a step"
+    figure, _ = style.new_figure(len(settings), rows=2, height=2.2, sharey="row", squeeze=False)
+    panels = [*upper, *lower]
+    draw_panels(figure.axes, panels)
+    figure.axes[len(upper)].set_ylim(bottom=0)  # after all panels of the row, which share it
+    return finish_plot(figure, figure.axes, panels, style.describe_band(shown))
 
 
-def _line(ax: Any, group: Group, field: str, metric: str, label: str, **style: Any) -> None:
-    """Plot the final `metric` of one group against `config.sampler.<field>`, with its band."""
-    means = along(group.records, f"sampler.{field}", partial(last_reading, name=metric))
-    line_and_band(ax, means, label=join_label(label, group.differs), **style)
+def _size_lines(records: list[Record], name: str, field: str) -> tuple[list[Series], list[Series]]:
+    """The lines of the acceptance rate, and of sites proposed and changed, of one sampler."""
+    rate_lines, site_lines = [], []
+    look = labels.sampler_style(name)
+    # The size is also a setting of the metric Proposed.
+    for group in grouping.groups(records, [f"sampler.{field}", "task.metrics"]):
+        ink = style.group_colour(group)
+        grey = style.GREY if group.line_count == 1 else ink
+        rates_of_group = _final_line(group, field, "acceptance", look.label)
+        rates_of_group.style |= {"color": ink, "marker": look.marker}
+        rate_lines.append(rates_of_group)
+        for metric, dash in (("proposed", "--"), ("changed", ":")):
+            sites = _final_line(group, field, metric, f"sites {metric}")
+            sites.style |= {"color": grey, "linestyle": dash}
+            site_lines.append(sites)
+    size = estimates.published_if_same_data(records, "fig2", name, "size")
+    rate = estimates.published_if_same_data(records, "fig2", name, "acceptance")
+    moved = estimates.published_if_same_data(records, "fig2", name, "changed")
+    if size and rate:
+        rate_lines.append(published_point(size.mean, rate.mean))
+        if moved:
+            site_lines.append(published_point(size.mean, moved.mean))
+    return rate_lines, site_lines
 
 
-def step_term(records: list[Record]) -> Figure:
+def _final_line(group: grouping.Group, field: str, metric: str, label: str) -> Series:
+    """The final `metric` of the runs of a group against `config.sampler.<field>`."""
+    value = partial(estimates.last_reading, name=metric)
+    values = means_along(group.records, f"sampler.{field}", value)
+    return mean_line(grouping.join_label(label, group.differs), values)
+
+
+def step_term(records: list[Record]) -> Plot:
     """DMALA's acceptance rate with and without its step-size term, on a log axis.
 
     Bars are means over steps and seeds; crosses are the paper's numbers, which are left out beside
     substitute data. Raises LookupError unless there are records of both, each with a single
     setting.
     """
-    of: dict[str, list[Record]] = {"with": [], "without": []}
+    runs: dict[str, list[Record]] = {"with": [], "without": []}
     for record in records:
-        if "acceptance" in record.metrics and sampler_key(record)[0] == "dmala":
+        if "acceptance" in record.metrics and labels.sampler_key(record)[0] == "dmala":
             infinite = np.isinf(record.config["sampler"]["step_size"])
-            of["without" if infinite else "with"].append(record)
-    if missing := [name for name, some in of.items() if not some]:
+            runs["without" if infinite else "with"].append(record)
+    if missing := [name for name, alike in runs.items() if not alike]:
         raise LookupError(f"no record of DMALA {' or '.join(missing)} the step-size term")
-    rates = [
-        [r.metrics["acceptance"].iloc[-1] for r in require_one_setting(some)]
-        for some in of.values()
+    shown = [*runs["with"], *runs["without"]]
+    rates_here, rates_published = {}, {}
+    for name, alike in runs.items():
+        rates = [r.metrics["acceptance"].iloc[-1] for r in grouping.require_one_setting(alike)]
+        rates_here[name] = float(np.mean(rates))
+        if printed := estimates.published_if_same_data(shown, "appD", name):
+            rates_published[name] = printed.mean
+    heights = np.maximum(list(rates_here.values()), FLOOR)
+    ink = style.colour(("dmala", 0))
+    series: list[Series] = [
+        Bars("here", list(rates_here), heights, base=FLOOR, color=ink, width=0.5)
     ]
-    figure, ax = new_figure(width=4.2)
-    names, mean = list(of), np.array([np.mean(values) for values in rates])
-    drawn = [record for some in of.values() for record in some]
-    paper = {name: e.mean for name in names if (e := published_if_same_data(drawn, "appD", name))}
-    ink = colour(("dmala", 0))
-    ax.bar(names, np.maximum(mean, FLOOR) - FLOOR, 0.5, FLOOR, color=ink, label="here")
-    if paper:
-        ax.plot(list(paper), list(paper.values()), "x", color="black", label="the paper")
-    for place, (name, ours) in enumerate(zip(names, mean, strict=True)):
-        theirs = f"\npaper {100 * paper[name]:.3g} %" if name in paper else ""
-        height = max(ours, paper.get(name, FLOOR))
-        text = f"here {100 * ours:.3g} %{theirs}"
-        ax.annotate(text, (place + 0.28, height), fontsize=8, va="top")
-    ax.set(
+    if rates_published:
+        names, values = list(rates_published), list(rates_published.values())
+        series.append(
+            Series("the paper", names, values, color="black", marker="x", linestyle="none")
+        )
+    panel = Panel(
+        series,
         yscale="log",
         ylim=(FLOOR, 1.5),
         xlim=(-0.4, 1.9),
         xlabel="the step-size term",
         ylabel="acceptance rate of DMALA",
     )
-    label_lines_and_legend(figure, f"Mean over steps and {describe_runs(drawn)}.")
-    return figure
+    figure, ax = style.new_figure(width=4.2)
+    panel.draw(ax)
+    for place, (name, here) in enumerate(rates_here.items()):
+        text = f"here {100 * here:.3g} %"
+        if name in rates_published:
+            text += f"\npaper {100 * rates_published[name]:.3g} %"
+        height = max(here, rates_published.get(name, FLOOR))
+        ax.annotate(text, (place + 0.28, height), fontsize=8, va="top")
+    note = f"Mean over steps and {style.describe_runs(shown)}."
+    return finish_plot(figure, [ax], [panel], note)
 
 
-def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
+class Boxes(Series):
+    """A box of the values `y` at the number `place`, with the values as dots beside it."""
+
+    def __init__(self, name: str, y: NDArray, place: int, **style: Any) -> None:
+        super().__init__(name, np.zeros(len(y)), y, named=False, **style)
+        self.drop_x()
+        self.place = place
+
+    def draw(self, ax: Axes) -> None:
+        values = self.points["y"].to_numpy()
+        look: dict[str, Any] = {
+            "patch_artist": True,
+            "flierprops": {"markersize": 3},
+            "widths": 0.6,
+        }
+        box = ax.boxplot(values, positions=[self.place], **look)
+        box["boxes"][0].set(facecolor="white", edgecolor=self.style["color"])
+        box["medians"][0].set_color("black")
+        beside = np.full(len(values), self.place + 0.4)
+        ax.plot(beside, values, label=self.label, linestyle="none", markersize=3, **self.style)
+
+
+def ess_per_second(records: list[Record], samplers: list[str]) -> Plot:
     """One box per sampler and setting; it shows coordinates, each by its median over seeds.
 
     `samplers` are the choices of `sampler` to show. The rate is that of all chains of a run
@@ -127,36 +170,32 @@ def ess_per_second(records: list[Record], samplers: list[str]) -> Figure:
     constant in a run has no ESS: it is left out for that run, and counted below the name. Raises
     LookupError if no record has a trace, or if the numbers of chains differ.
     """
-    kept = [r for r in records if r.choices["sampler"] in samplers and r.has_array("convergence")]
-    if not kept:
+    traced = [r for r in records if r.choices["sampler"] in samplers and r.has_array("convergence")]
+    if not traced:
         raise LookupError(f"no record of {', '.join(samplers)} holds a trace (metrics.Trace)")
-    kept, without = timed_runs_and_note(kept)
-    if len(chains := {record.budget.chains for record in kept}) > 1:
+    shown, without = estimates.timed_runs_and_note(traced)
+    if len(chains := {record.budget.chains for record in shown}) > 1:
         raise LookupError(f"the runs differ in their number of chains: {sorted(chains)}")
-    figure, ax = new_figure(width=4.6)
-    names = []
-    budget = f"{chains.pop()} chains"
-    for place, group in enumerate(groups(kept)):
+    names, boxes = [], []
+    for place, group in enumerate(grouping.groups(shown)):
         by_seed = np.array([rates(record) for record in group.records])  # [seeds, coordinates]
         undefined = np.isnan(by_seed)
         middle = np.nanmedian(by_seed[:, ~undefined.all(0)], axis=0)
+        look = {
+            "color": style.group_colour(group),
+            "marker": labels.sampler_style(group.key[0]).marker,
+        }
+        boxes.append(Boxes(group.label, middle, place, **look))
         name = group.label.replace(", ", ",\n")
         names.append(name + (f"\n{undefined.sum()} constant" if undefined.any() else ""))
-        box = ax.boxplot(
-            middle, positions=[place], widths=0.6, patch_artist=True, flierprops={"markersize": 3}
-        )
-        ink = colour(group.key, group.line_index, group.line_count)
-        box["boxes"][0].set(facecolor="white", edgecolor=ink)
-        box["medians"][0].set_color("black")
-        side = np.full(len(middle), place + 0.4)
-        dots = {"color": ink, "marker": sampler_style(group.key[0]).marker, "linestyle": "none"}
-        ax.plot(side, middle, markersize=3, label=f"_{group.label}", **dots)
+    panel = Panel(boxes, ylabel=f"ESS per second, {chains.pop()} chains")
+    figure, ax = style.new_figure(width=4.6)
+    panel.draw(ax)
     ax.set_xticks(range(len(names)), names)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"ESS per second, {budget}")
-    note = f"One value a coordinate, the median over {describe_runs(kept)}; boxes: quartiles."
-    label_lines_and_legend(figure, note + without)
-    return figure
+    runs = style.describe_runs(shown)
+    note = f"One value a coordinate, the median over {runs}; boxes: quartiles."
+    return finish_plot(figure, [ax], [panel], note + without)
 
 
 def rates(record: Record) -> NDArray:

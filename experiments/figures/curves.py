@@ -4,39 +4,23 @@ Lines are means over seeds, one for each setting, and bands one standard deviati
 and 7 of Zhang et al. (2022).
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from latticework.experiments.figures.style import (
-    Means,
-    describe_band,
-    draw_published,
-    label_lines_and_legend,
-    line_and_band,
-    means_by_reading,
-    means_by_setting,
-    new_figure,
-    sampler_line_style,
+from latticework.experiments.figures import means, style
+from latticework.experiments.figures.plot import (
+    Level,
+    Panel,
+    Plot,
+    Series,
+    draw_panels,
+    finish_plot,
+    mean_line,
+    published_point,
 )
-from latticework.experiments.records.estimates import (
-    drop_slow_runs,
-    last_reading,
-    published_if_same_data,
-    timed_runs_and_note,
-)
-from latticework.experiments.records.grouping import (
-    ITERATIONS_KEY,
-    by_setting,
-    common_values,
-    groups,
-    keep_longest_runs,
-    require_records_with,
-)
+from latticework.experiments.records import estimates, grouping
 from latticework.experiments.records.record import Record
 
 AXES = {
@@ -56,7 +40,7 @@ def curve(
     ensemble: dict[str, str] | None = None,
     top: float | None = None,
     paper: str | None = None,
-) -> Figure:
+) -> Plot:
     """`metric` against each of `against`, one panel each.
 
     Lines are means over seeds and bands one standard deviation. `floor` names a column that is
@@ -66,115 +50,127 @@ def curve(
     of published.yaml with values after so many `steps`, which crosses show against steps. Raises
     LookupError if no record has `metric`.
     """
-    records = require_records_with(records, metric)
-    figure, panels = new_figure(len(against))
-    idle, without = timed_runs_and_note(records) if "seconds" in against else (records, "")
-    for ax, axis in zip(np.atleast_1d(panels), against, strict=True):
+    records = grouping.require_records_with(records, metric)
+    idle, without = records, ""
+    if "seconds" in against:
+        idle, without = estimates.timed_runs_and_note(records)
+    panels = []
+    for axis in against:
         shown = idle if axis == "seconds" else records
-        lines(ax, shown, metric, axis, log_x)
+        lines = metric_lines(shown, metric, axis, log_x)
         if ensemble is not None:
-            some = [r for r in shown if r.choices["sampler"] == ensemble["sampler"]]
-            some = [r for r in some if ensemble["metric"] in r.metrics]
-            lines(ax, some, ensemble["metric"], axis, log_x, suffix=", ensemble", style=":")
+            lines += _ensemble_lines(shown, axis, log_x, **ensemble)
         if floor is not None:
-            for some in by_setting(records, axes=["sampler"]):
-                level = np.mean([record.metrics[floor].iloc[-1] for record in some])
-                ax.axhline(level, color="black", linewidth=0.8, linestyle=":", label="floor")
+            lines += _floor_levels(shown, floor)
         if paper and axis == "step":
-            for group in groups(shown):
-                size, value = (
-                    published_if_same_data(shown, paper, key) for key in ("steps", group.key[0])
-                )
-                if size and value:
-                    draw_published(ax, size.mean, value.mean, f"the paper: {group.label}")
-        ax.set_xlabel(AXES[axis])
-        ax.set_ylim(top=top)
-        if log_x:
+            lines += _published_values(shown, paper)
+        panels.append(Panel(lines, xlabel=AXES[axis], ylim=(None, top)))
+    panels[0].axes["ylabel"] = title
+    figure, _ = style.new_figure(len(panels))
+    draw_panels(figure.axes, panels)
+    if log_x:
+        for ax in figure.axes:
             ax.set_xscale("log")
-    np.atleast_1d(panels)[0].set_ylabel(title)
-    label_lines_and_legend(figure, describe_band(records) + without)
-    return figure
+    return finish_plot(figure, figure.axes, panels, style.describe_band(records) + without)
 
 
-def lines(
-    ax: Axes,
+def _ensemble_lines(
+    records: list[Record], axis: str, log_x: bool, sampler: str, metric: str
+) -> list[Series]:
+    """Dotted lines of `metric`, for the records of `sampler` that have it."""
+    holding = [r for r in records if r.choices["sampler"] == sampler and metric in r.metrics]
+    return metric_lines(holding, metric, axis, log_x, suffix=", ensemble", linestyle=":")
+
+
+def _floor_levels(records: list[Record], column: str) -> list[Series]:
+    """The mean of the last values of `column`, for each target."""
+    levels: list[Series] = []
+    for runs in grouping.by_setting(records, axes=["sampler"]):
+        level = float(np.mean([record.metrics[column].iloc[-1] for record in runs]))
+        levels.append(Level("floor", level, color="black", linewidth=0.8, linestyle=":"))
+    return levels
+
+
+def _published_values(records: list[Record], paper: str) -> list[Series]:
+    """A cross for each sampler with a value in the entry `paper` of published.yaml."""
+    crosses = []
+    for group in grouping.groups(records):
+        steps = estimates.published_if_same_data(records, paper, "steps")
+        value = estimates.published_if_same_data(records, paper, group.key[0])
+        if steps and value:
+            crosses.append(published_point(steps.mean, value.mean, f"the paper: {group.label}"))
+    return crosses
+
+
+def metric_lines(
     records: list[Record],
     metric: str,
     axis: str,
     log_x: bool = False,
     *,
     suffix: str = "",
-    style: str | None = None,
     until: float = np.inf,
-) -> None:
+    **look: str,
+) -> list[Series]:
     """One line per sampler and setting: means over seeds, with bands of one standard deviation.
 
     Against seconds only runs that had the processor to themselves count. `suffix` is appended to
-    the labels; `style` replaces the sampler's line style. Readings after step `until` are left out.
+    the labels; `look` replaces parts of the sampler's line style. Readings after step `until` are
+    left out.
     """
-    for group in groups(records):
-        some = drop_slow_runs(group.records) if axis == "seconds" else group.records
-        if all((record.metrics[axis] == 0).all() for record in some):
+    lines = []
+    for group in grouping.groups(records):
+        runs = group.records
+        if axis == "seconds":
+            runs = estimates.drop_slow_runs(runs)
+        if all((record.metrics[axis] == 0).all() for record in runs):
             continue  # such evaluations are not counted for this sampler
-        rows = min((record.metrics["step"] <= until).sum() for record in some)
+        rows = min((record.metrics["step"] <= until).sum() for record in runs)
         shown = slice(1 if log_x else 0, rows)  # the start is at 0
-        drawn = sampler_line_style(group.key, group.line_index, group.line_count)
-        drawn |= {"linestyle": style} if style else {}
-        means = means_by_reading(some, metric, axis, shown)
-        line_and_band(ax, means, label=group.label + suffix, **drawn)
+        values = means.means_by_reading(runs, metric, axis, shown)
+        line_style = style.group_line_style(group) | look
+        lines.append(mean_line(group.label + suffix, values, **line_style))
+    return lines
 
 
 def final(
     records: list[Record], metrics: dict[str, str], setting: str, axis: str, log: bool = False
-) -> Figure:
+) -> Plot:
     """The final value of each of `metrics` (name and title), one panel each.
 
     The x axis shows `setting`, a dotted key of the configuration, with the label `axis`, on a
     log scale if `log`. Lines are means over seeds and bands one standard deviation. Raises
     LookupError if no record has all metrics.
     """
-    records = require_records_with(records, *metrics)
-    figure, panels = new_figure(len(metrics))
-    for ax, (metric, title) in zip(np.atleast_1d(panels), metrics.items(), strict=True):
-        final_lines(ax, records, setting, partial(last_reading, name=metric))
+    records = grouping.require_records_with(records, *metrics)
+    panels = []
+    for metric, title in metrics.items():
+        value = partial(estimates.last_reading, name=metric)
+        panels.append(Panel(final_lines(records, setting, value), xlabel=axis, ylabel=title))
         if log:
-            ax.set_xscale("log")
-        ax.set(xlabel=axis, ylabel=title)
-    label_lines_and_legend(figure, describe_band(records))
-    return figure
+            panels[-1].axes["xscale"] = "log"
+    figure, _ = style.new_figure(len(panels))
+    draw_panels(figure.axes, panels)
+    return finish_plot(figure, figure.axes, panels, style.describe_band(records))
 
 
 def final_lines(
-    ax: Axes,
     records: list[Record],
     setting: str,
     value: Callable[[Record], float],
     axes: Sequence[str] = (),
-) -> None:
+) -> list[Series]:
     """One line per sampler and setting: means of `value` over seeds, with standard deviations.
 
     Records that differ in `axes` as well are in one line.
     """
-    for group in groups(records, [setting, *axes]):
-        drawn = sampler_line_style(group.key, group.line_index, group.line_count) | {
-            "markevery": None
-        }
-        line_and_band(ax, along(group.records, setting, value), label=group.label, **drawn)
-
-
-def along(records: Sequence[Record], setting: str, value: Callable[[Record], float]) -> Means:
-    """Means of `value` at each value of `setting`."""
-    values: dict[float, list[float]] = defaultdict(list)
-    for record in records:
-        values[value_of(record, setting)].append(value(record))
-    return means_by_setting(values)
-
-
-def value_of(record: Record, setting: str) -> float:
-    """The value of the dotted key `setting`. Raises LookupError if the record has none."""
-    if (value := record.setting(setting)) is None:
-        raise LookupError(f"the record {record.path} has no setting {setting}")
-    return value
+    lines = []
+    for group in grouping.groups(records, [setting, *axes]):
+        look = style.group_line_style(group) | {"markevery": None}
+        lines.append(
+            mean_line(group.label, means.means_along(group.records, setting, value), **look)
+        )
+    return lines
 
 
 def learning(
@@ -184,62 +180,75 @@ def learning(
     setting: str,
     axis: str,
     paper: str | None = None,
-) -> Figure:
+) -> Plot:
     """`metric` against iterations, against seconds, and its final value against `setting`.
 
     `setting` is a dotted key of the configuration, labelled `axis`. Its values are those that all
-    samplers share (`records.grouping.shared`), with the seeds that all have there. The first two
-    panels show the runs with the largest of these values. Runs are compared up to the number of
-    iterations that all reach. The vertical axis is that of the first panel. Lines are means over
-    seeds and bands one standard deviation. `paper` names an entry of published.yaml with a
+    samplers share (`records.grouping.common_values`), with the seeds that all have there. The first
+    two panels show the runs with the largest of these values. Runs are compared up to the number of
+    iterations that all reach. The vertical axis is that of the first two panels. Lines are means
+    over seeds and bands one standard deviation. `paper` names an entry of published.yaml with a
     `log_rmse` and the `seconds` in which DMALA reaches it, which a cross shows. Raises LookupError
     if no record fits.
     """
-    every = _shared(require_records_with(records, metric), setting)  # of several lengths
-    records = keep_longest_runs(every)
-    shown = max(value_of(record, setting) for record in records)
-    largest = [record for record in every if value_of(record, setting) == shown]
-    chosen, (idle, without) = keep_longest_runs(largest), timed_runs_and_note(largest)
-    figure, panels = new_figure(3, width=3.0, sharey=True)
-    end = min(record.metrics["step"].iloc[-1] for record in chosen)
-    parts = chosen, keep_longest_runs(idle)  # a longer run may not be idle
-    for ax, against, some in zip(panels[:2], ("step", "seconds"), parts, strict=True):
-        lines(ax, some, metric, against, until=end)
-        ax.set(xlabel=AXES[against], title=f"{shown:g} {axis}")
-    panels[0].set_ylim(panels[0].get_ylim())  # the last panel has far larger values
-    final_lines(panels[2], records, setting, _at_equal(records, metric, setting), [ITERATIONS_KEY])
-    panels[2].set(xlabel=axis, title=f"after {end:g} iterations")
-    panels[0].set_ylabel(title)
+    of_all_lengths = _records_in_common(grouping.require_records_with(records, metric), setting)
+    records = grouping.keep_longest_runs(of_all_lengths)
+    largest = max(means.setting_of(record, setting) for record in records)
+    at_largest = [r for r in of_all_lengths if means.setting_of(r, setting) == largest]
+    idle, without = estimates.timed_runs_and_note(at_largest)
+    longest = grouping.keep_longest_runs(at_largest)
+    end = min(record.metrics["step"].iloc[-1] for record in longest)
+    by_step = metric_lines(longest, metric, "step", until=end)
+    # A run that is longer may have shared its core: its seconds do not count.
+    timed = grouping.keep_longest_runs(idle)
+    by_second = metric_lines(timed, metric, "seconds", until=end)
     if paper is not None:
-        seconds = published_if_same_data(records, paper, "seconds", "dmala")
-        score = published_if_same_data(records, paper, "log_rmse")
+        seconds = estimates.published_if_same_data(records, paper, "seconds", "dmala")
+        score = estimates.published_if_same_data(records, paper, "log_rmse")
         if seconds and score:
-            draw_published(panels[1], seconds.mean, score.mean, "the paper: DULA, DMALA")
-    label_lines_and_legend(figure, describe_band(records, axes=[ITERATIONS_KEY]) + without)
-    return figure
+            name = "the paper: DULA, DMALA"
+            by_second.append(published_point(seconds.mean, score.mean, name))
+    value = _value_at_common_end(records, metric, setting)
+    by_setting = final_lines(records, setting, value, [grouping.ITERATIONS_KEY])
+    size = f"{largest:g} {axis}"
+    panels = [
+        Panel(by_step, xlabel=AXES["step"], title=size, ylabel=title),
+        Panel(by_second, xlabel=AXES["seconds"], title=size),
+        Panel(by_setting, xlabel=axis, title=f"after {end:g} iterations"),
+    ]
+    figure, axes = style.new_figure(3, width=3.0, sharey=True)
+    draw_panels(axes[:2], panels[:2])
+    axes[0].set_ylim(axes[0].get_ylim())  # the last panel has far larger values
+    panels[2].draw(axes[2])
+    note = style.describe_band(records, axes=[grouping.ITERATIONS_KEY]) + without
+    return finish_plot(figure, axes, panels, note)
 
 
-def _shared(records: list[Record], setting: str) -> list[Record]:
+def _records_in_common(records: list[Record], setting: str) -> list[Record]:
     """The records at the values of `setting` and the seeds that all samplers share."""
 
     def place(record: Record) -> tuple[float, int]:
-        return value_of(record, setting), record.config["seed"]
+        return means.setting_of(record, setting), record.config["seed"]
 
-    parts = [group.records for group in groups(records, [setting, ITERATIONS_KEY])]
-    values = common_values(parts, lambda record: place(record)[0])
-    common = set.intersection(*({place(record) for record in part} for part in parts))
-    return [one for one in records if place(one) in common and place(one)[0] in values]
+    parts = [g.records for g in grouping.groups(records, [setting, grouping.ITERATIONS_KEY])]
+    values = grouping.common_values(parts, lambda record: place(record)[0])
+    shared = set(map(place, records))
+    for part in parts:
+        shared &= set(map(place, part))
+    return [r for r in records if place(r) in shared and place(r)[0] in values]
 
 
-def _at_equal(records: list[Record], metric: str, setting: str) -> Callable[[Record], float]:
+def _value_at_common_end(
+    records: list[Record], metric: str, setting: str
+) -> Callable[[Record], float]:
     """`metric` at the last iteration that all records with the same `setting` reach."""
     ends: dict[float, float] = {}
     for record in records:
-        place, end = value_of(record, setting), float(record.metrics["step"].iloc[-1])
+        place, end = means.setting_of(record, setting), float(record.metrics["step"].iloc[-1])
         ends[place] = min(ends.get(place, end), end)
 
     def value(record: Record) -> float:
-        end, readings = ends[value_of(record, setting)], record.metrics
+        end, readings = ends[means.setting_of(record, setting)], record.metrics
         return float(np.interp(end, readings["step"], readings[metric]))
 
     return value

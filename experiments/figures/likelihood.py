@@ -1,70 +1,34 @@
-"""Log-likelihoods and log Z: tables, how chains come to the target, and how models improved."""
+"""Log-likelihoods of models by AIS: tables, how chains come to the target, how models improved."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from latticework.experiments.figures.style import (
-    DASHES,
-    INKS,
-    describe_band,
-    key_of_dashes,
-    label_lines_and_legend,
-    line_and_band,
-    means_by_setting,
-    new_figure,
-    new_panel_grid,
-    numbered_style,
-    sampler_line_style,
-)
-from latticework.experiments.records.estimates import (
-    Estimate,
-    published_estimate,
-    published_if_same_data,
-)
-from latticework.experiments.records.grouping import (
-    Group,
-    drop_repeated_runs,
-    group_by,
-    groups,
-    join_label,
-    require_one_setting,
-    require_records_with,
-    settings_table,
-)
-from latticework.experiments.records.labels import (
-    format_seeds,
-    sampler_key,
-    sampler_label,
-    sampler_order,
-    spell_name,
-)
-from latticework.experiments.records.likelihood import (
-    caveat_text,
-    is_value_reliable,
-    likelihood,
-    likelihood_lower_end,
-    likelihood_or_ends,
-    likelihood_upper_bound,
-    log_z_gap,
-    log_z_lower_bound,
-    log_z_or_ends,
-    log_z_upper_end,
-    mean,
-)
+from latticework.experiments.figures import log_z, plot, style
+from latticework.experiments.figures.means import means_by_setting
+from latticework.experiments.records import estimates, grouping, labels, likelihood
+from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
 RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
 PAPER = {"gibbs": "Gibbs", "gwg": "GWG", "dula": "DULA", "dmala": "DMALA"}  # columns of its Table 1
-WALKS = 3  # replicas of a ladder that are drawn
-DRAWS = 300  # of them, the last ones
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
+MOVED_TO_LOG_Z = ("ladders", "normalisers")
+
+
+def __getattr__(name: str) -> Any:
+    """The functions that moved to `log_z`, with a warning."""
+    if name not in MOVED_TO_LOG_Z:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} moved to {log_z.__name__}", DeprecationWarning, stacklevel=2)
+    return getattr(log_z, name)
+
+
+# Tables.
 
 
 def likelihoods(records: list[Record]) -> pd.DataFrame:
@@ -76,41 +40,51 @@ def likelihoods(records: list[Record]) -> pd.DataFrame:
     at training rows: a bound as far as these are like draws of the model. Raises LookupError if no
     record has log-likelihoods.
     """
-    records = drop_repeated_runs(require_records_with(records, "log_likelihood", task="ais"))
-    targets = group_by(lambda r: (r.choices["model"], r.choices.get("data")), records).values()
-    parts = [group for some in targets for group in groups(some, [RATE])]
-    names = {id(record): group.label for group in parts for record in group.records}
+    holding = grouping.require_records_with(records, "log_likelihood", task="ais")
+    records = grouping.drop_repeated_runs(holding)
+    targets = grouping.group_by(lambda r: (r.choices["model"], r.choices.get("data")), records)
+    names = {}
+    for runs in targets.values():
+        for group in grouping.groups(runs, [RATE]):
+            for record in group.records:
+                names[id(record)] = group.label
     rows = []
     for record in records:
-        found, budget = record.document, record.budget
-        known = is_value_reliable(record)
-        rows.append(
-            {
-                "model": record.choices["model"],
-                "sampler": names[id(record)],
-                "data": record.variant,
-                **({"learning rate": learning_rate(record)} if "learning" in record.config else {}),
-                "seed": record.config["seed"],
-                "validation": likelihood(record, "valid") if known else None,
-                "test": likelihood(record) if known else None,
-                "test, from rows": likelihood_lower_end(record),
-                "test, at most": likelihood_upper_bound(record),
-                "log Z, at least": log_z_lower_bound(record),
-                "log Z": log_z_or_ends(record) if known else None,
-                "log Z, from rows": log_z_upper_end(record),
-                "ends apart": log_z_gap(record),
-                "log Z, exact": found["log_z_exact"],
-                "effective chains": f"{found['ess']:.1f} of {budget.chains}",
-                "betas": budget.steps,
-                "remark": caveat_text(record),
-            }
-        )
+        rows.append(_likelihood_row(record, names[id(record)]))
     return pd.DataFrame(rows)
+
+
+def _likelihood_row(record: Record, sampler: str) -> dict[str, object]:
+    """The row of a record whose sampler and settings are `sampler`."""
+    document, budget = record.document, record.budget
+    known = likelihood.is_value_reliable(record)
+    row: dict[str, object] = {
+        "model": record.choices["model"],
+        "sampler": sampler,
+        "data": record.variant,
+    }
+    if "learning" in record.config:
+        row["learning rate"] = learning_rate(record)
+    return row | {
+        "seed": record.config["seed"],
+        "validation": likelihood.likelihood(record, "valid") if known else None,
+        "test": likelihood.likelihood(record) if known else None,
+        "test, from rows": likelihood.likelihood_lower_end(record),
+        "test, at most": likelihood.likelihood_upper_bound(record),
+        "log Z, at least": likelihood.log_z_lower_bound(record),
+        "log Z": likelihood.log_z_or_ends(record) if known else None,
+        "log Z, from rows": likelihood.log_z_upper_end(record),
+        "ends apart": likelihood.log_z_gap(record),
+        "log Z, exact": document["log_z_exact"],
+        "effective chains": f"{document['ess']:.1f} of {budget.chains}",
+        "betas": budget.steps,
+        "remark": likelihood.caveat_text(record),
+    }
 
 
 def learned_model_records(records: list[Record]) -> list[Record]:
     """The records with log-likelihoods of learned models. Raises LookupError if there are none."""
-    scored = require_records_with(records, "log_likelihood", task="ais")
+    scored = grouping.require_records_with(records, "log_likelihood", task="ais")
     records = [record for record in scored if "learning" in record.config]
     if not records:
         raise LookupError("no record is of a learned model; run experiment=ais")
@@ -129,10 +103,13 @@ def records_at_best_rate(records: list[Record]) -> list[Record]:
     with the largest number of seeds take part.
     """
 
-    def score(some: list[Record]) -> tuple[int, float]:
-        return len(some), float(np.mean([likelihood(record, "valid").mean for record in some]))
+    def score(runs: list[Record]) -> tuple[int, float]:
+        total = 0.0
+        for record in runs:
+            total += likelihood.likelihood(record, "valid").mean
+        return len(runs), total / len(runs)
 
-    return max(group_by(learning_rate, records).values(), key=score)
+    return max(grouping.group_by(learning_rate, records).values(), key=score)
 
 
 def paper_comparison(records: list[Record]) -> pd.DataFrame:
@@ -143,23 +120,33 @@ def paper_comparison(records: list[Record]) -> pd.DataFrame:
     The VAE was not run here. Raises LookupError if no record has log-likelihoods of a learned
     model.
     """
-    found = group_by(
-        lambda one: (one.choices["data"], one.choices["sampler"]), learned_model_records(records)
+    by_column = grouping.group_by(
+        lambda record: (record.choices["data"], record.choices["sampler"]),
+        learned_model_records(records),
     )
     rows = []
-    for data in dict.fromkeys(data for data, _ in found):
-        of = DATA_OF_VARIANT.get(data, data)  # the paper's data set
+    for data in dict.fromkeys(data for data, _ in by_column):
+        paper_data = DATA_OF_VARIANT.get(data, data)
         row: dict[str, str] = {"data": data}
         for sampler, heading in PAPER.items():
-            some = found.get((data, sampler), [])
-            cell = likelihood_or_ends(records_at_best_rate(some)) if some else "not run"
-            here = cell.text() if isinstance(cell, Estimate) else cell
-            row[heading] = f"{here} / {_text(published_if_same_data(some, 'table1', of, sampler))}"
-        rows.append(row | {"VAE": f"not run / {_text(published_estimate('table1', of, 'vae'))}"})
+            runs = by_column.get((data, sampler), [])
+            printed = estimates.published_if_same_data(runs, "table1", paper_data, sampler)
+            row[heading] = f"{_best_text(runs)} / {_published_text(printed)}"
+        printed = estimates.published_estimate("table1", paper_data, "vae")
+        row["VAE"] = f"not run / {_published_text(printed)}"
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _text(printed: Estimate | None) -> str:
+def _best_text(records: list[Record]) -> str:
+    """The log-likelihood at the best learning rate, or the ends of its interval."""
+    if not records:
+        return "not run"
+    value = likelihood.likelihood_or_ends(records_at_best_rate(records))
+    return value.text() if isinstance(value, Estimate) else value
+
+
+def _published_text(printed: Estimate | None) -> str:
     return "not comparable" if printed is None else f"{printed.mean:.2f}"
 
 
@@ -172,35 +159,47 @@ def table1(records: list[Record]) -> pd.DataFrame:
     settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
     if no record has log-likelihoods of a learned model.
     """
-    records = learned_model_records(records)
-    parts = {key: {g.label: g for g in groups(part)} for key, part in _grouped(records).items()}
-    columns = {name: group.key for part in parts.values() for name, group in part.items()}
-    frame = []
-    for (data, variant, rate, *budget), part in sorted(parts.items()):
+    keys: dict[str, tuple[str, int]] = {}  # of samplers, by label
+    groups: dict[tuple, dict[str, list[Record]]] = {}  # by row and label
+    for place, runs in grouping.group_by(_row_key, learned_model_records(records)).items():
+        groups[place] = {}
+        for group in grouping.groups(runs):
+            groups[place][group.label] = group.records
+            keys[group.label] = group.key
+    names = sorted(keys, key=lambda name: (labels.sampler_order(keys[name]), name))
+    rows = []
+    for (data, variant, rate, *budget), by_label in sorted(groups.items()):
         row: dict[str, object] = {"data": data, "variant": variant, "learning rate": rate}
-        first = next(iter(part.values())).records[0]
-        papers = _compared(first)
-        if papers:
-            row["VAE, paper"] = published_if_same_data([first], "table1", data, "vae")
-        for name in sorted(columns, key=lambda name: (sampler_order(columns[name]), name)):
-            own = part[name].records if name in part else []
-            row[name] = _mean([likelihood(one) if is_value_reliable(one) else None for one in own])
-            row[f"{name}, from rows"] = _mean([likelihood_lower_end(record) for record in own])
-            row[f"{name}, at most"] = _mean([likelihood_upper_bound(record) for record in own])
-            if papers:
-                key = columns[name][0]
-                row[f"{name}, paper"] = published_if_same_data([first], "table1", data, key)
-        frame.append(row | dict(zip(BUDGET, budget, strict=True)))
-    return pd.DataFrame(frame)
+        first = next(iter(by_label.values()))[0]
+        if _is_compared(first):
+            row["VAE, paper"] = estimates.published_if_same_data([first], "table1", data, "vae")
+        for name in names:
+            row |= _model_columns(name, by_label.get(name, []))
+            if _is_compared(first):
+                printed = estimates.published_if_same_data([first], "table1", data, keys[name][0])
+                row[f"{name}, paper"] = printed
+        rows.append(row | dict(zip(BUDGET, budget, strict=True)))
+    return pd.DataFrame(rows)
 
 
-def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
+def _model_columns(name: str, records: list[Record]) -> dict[str, Estimate | None]:
+    """The value and the two ends of the models that the sampler `name` learned."""
+    reliable = [r for r in records if likelihood.is_value_reliable(r)]
+    values = map(likelihood.likelihood, reliable if len(reliable) == len(records) else [])
+    return {
+        name: _mean_of_all(list(values)),
+        f"{name}, from rows": _mean_of_all(list(map(likelihood.likelihood_lower_end, records))),
+        f"{name}, at most": _mean_of_all(list(map(likelihood.likelihood_upper_bound, records))),
+    }
+
+
+def _mean_of_all(values: Sequence[Estimate | None]) -> Estimate | None:
     """The mean over runs; None if there is no run, or one without an estimate."""
-    found = [one for one in estimates if one is not None]
-    return mean(found) if found and len(found) == len(estimates) else None
+    known = [value for value in values if value is not None]
+    return likelihood.mean(known) if known and len(known) == len(values) else None
 
 
-def _compared(record: Record) -> bool:
+def _is_compared(record: Record) -> bool:
     """False if its experiment says that the paper's numbers are of other networks."""
     return (record.config.get("published") or {}).get("test_log_likelihood", True) is not None
 
@@ -215,90 +214,59 @@ BUDGET = {
 }
 
 
-def _grouped(records: list[Record]) -> dict[tuple, list[Record]]:
-    """The records by data, variant of the data, learning rate and budget."""
-
-    def key(record: Record) -> tuple:
-        budget = (read(record) for read in BUDGET.values())
-        return record.choices["data"], record.variant, learning_rate(record), *budget
-
-    return group_by(key, records)
+def _row_key(record: Record) -> tuple:
+    """The data, the variant of the data, the learning rate and the budget."""
+    budget = [read(record) for read in BUDGET.values()]
+    return record.choices["data"], record.variant, learning_rate(record), *budget
 
 
-def normalisers(records: list[Record]) -> pd.DataFrame:
-    """One row a record, in nats: log Z, its 95 % interval, and how far the exact value is.
-
-    The interval of SMC and AIS has no upper end where it is not plain that more than half of their
-    runs or chains count; the lower end is then that of Markov's inequality. Tempering has no such
-    bound. Its interval is the hull of its estimates where the barrier is not known, and it has none
-    where ladders made few round trips or their chains have not converged. "Counts" are effective
-    chains of AIS or runs of SMC, and round trips of a ladder beside those that moves would make if
-    each forgot its start. Raises LookupError if no record is of task=log_z.
-    """
-    found = require_records_with(records, "log_z_low", task="log_z")
-    headings, rows = settings_table(found)
-    frame = []
-    for texts, some in rows:
-        for record in some:
-            document = record.document
-            low, high = document["log_z_low"], document["log_z_high"]
-            exact = document["log_z_exact"]
-            wide = high is None or not document.get("plain", True)
-            tempered = "barrier" in document
-            counts = (
-                f"{document['round_trips']:.1f} of {document['predicted_round_trips']:.0f} trips, "
-                f"barrier {document['barrier']:.2f}"
-                if tempered
-                else f"{document['ess']:.1f} of {document['effective_of']}"
-            )
-            frame.append(
-                {
-                    **dict(zip(headings, texts, strict=True)),
-                    "seed": record.config["seed"],
-                    "log Z": f"{document['log_z']:.3f}",
-                    "95 % from": _nats(low, "no bound"),
-                    "to": _nats(high, "no bound"),
-                    "plain": "no" if wide else "yes",
-                    "at least (Markov)": _nats(document.get("log_z_at_least")),
-                    "from the other side": _nats(
-                        document.get("log_z_backward", document.get("log_z_upper"))
-                    ),
-                    "exact": _nats(exact),
-                    "error": "" if exact is None else f"{document['log_z'] - exact:+.3f}",
-                    "counts": counts,
-                    "seconds": f"{document['estimation_seconds']:.1f}",
-                    "evaluations": f"{document['evaluations']:.3g}",
-                }
-            )
-    return pd.DataFrame(frame)
+# Figures.
 
 
-def _nats(value: float | None, missing: str = "") -> str:
-    return missing if value is None else f"{value:.3f}"
-
-
-def progress(records: list[Record]) -> Figure:
+def progress(records: list[Record]) -> plot.Plot:
     """The effective fraction of chains against beta: solid forward AIS, dashed reverse AIS.
 
     One panel per sampler, one line per run. Raises LookupError if no record is of task=ais.
     """
-    records = require_records_with(records, "beta", "forward", "ess", task="ais")
-    keys = list(dict.fromkeys(group.key for group in groups(records)))
-    figure, axes = new_panel_grid(len(keys))
-    order: dict[str, int] = {}  # of the settings, the same in all panels
-    for ax, key in zip(axes, keys, strict=True):
-        for group in groups(record for record in records if sampler_key(record) == key):
-            _lines(ax, group, numbered_style(order.setdefault(group.differs, len(order))))
-        ax.set(xlabel="beta", ylim=(0, 1.02))
-        ax.set_title(sampler_label(key))
-    axes[0].set_ylabel("effective fraction of chains")
-    label_lines_and_legend(
-        figure, f"One line a run, {format_seeds(records)}.", key_of_dashes(**DIRECTIONS)
-    )
-    return figure
+    records = grouping.require_records_with(records, "beta", "forward", "ess", task="ais")
+    by_sampler = grouping.group_by(labels.sampler_key, records)
+    line_numbers: dict[str, int] = {}  # of the settings, the same in all panels
+    panels = []
+    for key in sorted(by_sampler, key=labels.sampler_order):
+        series = []
+        for group in grouping.groups(by_sampler[key]):
+            number = line_numbers.setdefault(group.differs, len(line_numbers))
+            series += _ais_lines(group, style.numbered_style(number))
+        title = labels.sampler_label(key)
+        panels.append(plot.Panel(series, xlabel="beta", ylim=(0, 1.02), title=title))
+    panels[0].axes["ylabel"] = "effective fraction of chains"
+    figure, axes = style.new_panel_grid(len(panels))
+    plot.draw_panels(axes, panels)
+    note = f"One line a run, {labels.format_seeds(records)}."
+    return plot.finish_plot(figure, axes, panels, note, style.key_of_dashes(**DIRECTIONS))
 
 
-def improvement(records: list[Record]) -> Figure:
+def _ais_lines(group: grouping.Group, look: dict[str, Any]) -> list[plot.Series]:
+    """The lines of both directions of each run. The first one is named by the settings."""
+    lines = []
+    forth, back = DIRECTIONS.values()
+    for record in group.records:
+        directions = ((1, forth, record.budget.chains), (0, back, record.config["task"]["back"]))
+        for forward, dash, chains in directions:
+            readings = record.metrics[record.metrics["forward"] == forward]
+            is_first = forward == 1 and record is group.records[0]
+            named = is_first and bool(group.differs)
+            name = group.differs
+            if not named:
+                way = "forward" if forward else "reverse"
+                name = f"{group.differs} {way} {record.config['seed']}".strip()
+            drawn = look | {"markersize": 4, "linewidth": 1.2, "linestyle": dash}
+            share = readings["ess"] / chains
+            lines.append(plot.Series(name, readings["beta"], share, named=named, **drawn))
+    return lines
+
+
+def improvement(records: list[Record]) -> plot.Plot:
     """Validation log-likelihood of the stored models against the sampling steps they learned from.
 
     One panel per data set, one colour per sampler, one dash per learning rate. The vertical axis is
@@ -314,38 +282,43 @@ def improvement(records: list[Record]) -> Figure:
         raise LookupError("no record of task=ais chose among several stored models")
 
     def place(record: Record) -> tuple:
-        key = sampler_key(record)
-        return sampler_order(key), learning_rate(record), key, record.choices["data"]
+        key = labels.sampler_key(record)
+        return labels.sampler_order(key), learning_rate(record), key, record.choices["data"]
 
-    found = {key: _with_longest_trials(some) for key, some in group_by(place, records).items()}
-    records = [record for some in found.values() for record in some]
-    tables = list(dict.fromkeys(record.choices["data"] for record in records))
-    figure, axes = new_panel_grid(len(tables))
-    panels = dict(zip(tables, axes, strict=True))
-    rates = sorted({rate for _, rate, _, _ in found}, reverse=True)
-    dashes = dict(zip(rates, cycle(DASHES), strict=False))
-    for (_, rate, key, data), some in sorted(found.items()):
-        drawn = sampler_line_style(key) | {"markevery": None, "linestyle": dashes[rate]}
-        text = join_label(sampler_label(key), f"rate {rate:g}")
-        line_and_band(
-            panels[data], means_by_setting(_trials(require_one_setting(some))), label=text, **drawn
-        )
-    for data, ax in panels.items():
-        ax.set(xlabel="sampling steps in learning", yscale="log", title=spell_name(data))
-    axes[0].set_ylabel("minus log-likelihood of\nvalidation rows, nats")
-    betas = sorted({record.config["task"]["trial_steps"] for record in records})
+    runs_by_line = grouping.group_by(place, records)
+    rates = sorted({rate for _, rate, _, _ in runs_by_line}, reverse=True)
+    dashes = dict(zip(rates, cycle(style.DASHES), strict=False))
+    lines: dict[str, list[plot.Series]] = {}  # by data set, in the order of the records
+    for record in records:
+        lines[record.choices["data"]] = []
+    shown = []
+    for (_, rate, key, data), runs in sorted(runs_by_line.items()):
+        longest = _with_longest_trials(runs)
+        shown += longest
+        look = style.sampler_line_style(key) | {"markevery": None, "linestyle": dashes[rate]}
+        text = grouping.join_label(labels.sampler_label(key), f"rate {rate:g}")
+        values = _trial_values(grouping.require_one_setting(longest))
+        lines[data].append(plot.mean_line(text, means_by_setting(values), **look))
+    panels = []
+    for data, series in lines.items():
+        axes = {"xlabel": "sampling steps in learning", "yscale": "log"}
+        panels.append(plot.Panel(series, title=labels.spell_name(data), **axes))
+    panels[0].axes["ylabel"] = "minus log-likelihood of\nvalidation rows, nats"
+    figure, axes_of_panels = style.new_panel_grid(len(panels))
+    plot.draw_panels(axes_of_panels, panels)
+    betas = sorted({record.config["task"]["trial_steps"] for record in shown})
     steps = " or ".join(f"{count:,}" for count in betas)
     note = f"Trial values: AIS of {steps} betas, often too high. A sampling step is one evaluation."
-    label_lines_and_legend(figure, f"{note} {describe_band(records)}")
-    return figure
+    note += f" {style.describe_band(shown)}"
+    return plot.finish_plot(figure, axes_of_panels, panels, note)
 
 
 def _with_longest_trials(records: list[Record]) -> list[Record]:
-    most = max(record.config["task"]["trial_steps"] for record in records)
-    return [record for record in records if record.config["task"]["trial_steps"] == most]
+    by_length = grouping.group_by(lambda record: record.config["task"]["trial_steps"], records)
+    return by_length[max(by_length)]
 
 
-def _trials(records: list[Record]) -> dict[float, list[float]]:
+def _trial_values(records: list[Record]) -> dict[float, list[float]]:
     """Minus the validation log-likelihoods of the stored models, by sampling steps.
 
     Estimates above 0 are left out.
@@ -357,44 +330,3 @@ def _trials(records: list[Record]) -> dict[float, list[float]]:
             if value <= 0:
                 values[updates * record.config["learning"]["steps"]].append(-value)
     return values
-
-
-def _lines(ax: Axes, group: Group, style: dict[str, Any]) -> None:
-    points = style | {"markersize": 4, "linewidth": 1.2}
-    forth, back = DIRECTIONS.values()
-    for record in group.records:
-        directions = ((1, forth, record.budget.chains), (0, back, record.config["task"]["back"]))
-        for forward, dash, chains in directions:
-            part = record.metrics[record.metrics["forward"] == forward]
-            first = forward and record is group.records[0]
-            way = "forward" if forward else "reverse"
-            name = group.differs if first else f"_{group.differs} {way} {record.config['seed']}"
-            ax.plot(part["beta"], part["ess"] / chains, linestyle=dash, label=name, **points)
-
-
-def ladders(records: list[Record]) -> Figure:
-    """The local barrier along b, and the level of each replica of one ladder, a row a setting.
-
-    The local barrier is the rejected share of swaps over the step of b (Syed et al. 2022, Section
-    4); its integral is the barrier. Of several seeds the first is drawn. Raises LookupError if no
-    record has ladders.
-    """
-    _, rows = settings_table(require_records_with(records, "ladders", task="log_z"))
-    figure, _ = new_figure(2, rows=len(rows), height=2.4)
-    for row, (texts, (record, *_)) in enumerate(rows):
-        barrier, walk = figure.axes[2 * row : 2 * row + 2]
-        arrays = record.arrays("ladders")
-        b, level = arrays["schedule"], arrays["level"][-DRAWS:, :, 0]
-        rejected = 1 - np.exp(np.minimum(arrays["up"] + arrays["down"], 0)).mean((0, 2))
-        barrier.stairs(rejected / np.diff(b), b, color=INKS[0])
-        barrier.set(xlabel="b", ylabel="local barrier", ylim=(0, None))
-        own = [text for text in texts if text] or [record.choices["model"]]
-        barrier.set_title(f"{', '.join(own)}: barrier {rejected.sum():.1f}")
-        for replica in range(min(WALKS, level.shape[1])):
-            walk.plot(level[:, replica], color=numbered_style(replica)["color"], lw=0.9)
-        walk.set(xlabel="draw", ylabel="level")
-        walk.set_title(f"one ladder, {arrays['trips'].mean():.1f} round trips a ladder")
-    label_lines_and_legend(
-        figure, "Level 0 is p0, the highest the target. Three of the replicas are drawn."
-    )
-    return figure

@@ -1,7 +1,7 @@
 """Text infilling: Table 3, and Figures 6 and 10 of Zhang et al. (2022), pages of sentences.
 
 Generated words are blue. They are red if another sentence shown for the same sampler has the same
-word at the same blank. A Page is a figure for PNG and PDF that also holds its content as HTML.
+word at the same blank. A page is a figure for PNG and PDF, with its content as HTML.
 """
 
 from collections import defaultdict
@@ -13,15 +13,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from latticework.experiments.figures.plot import Plot
+from latticework.experiments.records import estimates, grouping, labels
 from latticework.experiments.records.escapes import escape_html
-from latticework.experiments.records.estimates import (
-    estimate,
-    published_estimate,
-    published_if_same_data,
-)
-from latticework.experiments.records.grouping import group_by, groups, join_label
-from latticework.experiments.records.labels import sampler_label, sampler_style
 from latticework.experiments.records.record import Record
+
+Entries = dict[str, dict[str, Any]]  # by sampler, a sentence with its completions
 
 COLUMNS = {  # of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",
@@ -44,20 +41,31 @@ h3 {margin-bottom: 0} p {margin: .2em 0} .source {color: #666}"""
 
 def infilling_records(records: list[Record]) -> list[Record]:
     """The runs of task=text_infilling on the data's sentences. LookupError if there is none."""
-    found = [r for r in records if "scores" in r.document and not r.config["task"].get("text")]
-    if not found:
+    scored = [r for r in records if "scores" in r.document and not r.config["task"].get("text")]
+    if not scored:
         raise LookupError("no record holds scores; run task=text_infilling")
-    return found
+    return scored
 
 
 def language(record: Record) -> str:
     """The checkpoint that was used; if it is a substitute, also the one that was asked for."""
-    asked, used = (record.document["language"][key] for key in ("asked", "used"))
+    asked, used = record.document["language"]["asked"], record.document["language"]["used"]
     return used if asked == used else f"{used}, in place of {asked}"
 
 
-def by_language(records: list[Record]) -> dict[str, list[Record]]:
-    return group_by(language, records)
+def groups_by_language(records: list[Record]) -> list[tuple[str, grouping.Group]]:
+    """Each language model with each sampler and setting. LookupError if no record fits."""
+    pairs = []
+    by_language = grouping.group_by(language, infilling_records(records))
+    for name, runs in by_language.items():
+        for group in grouping.groups(runs):
+            pairs.append((name, group))
+    return pairs
+
+
+def score_estimate(records: list[Record], score: str) -> estimates.Estimate:
+    """A score over the seeds of `records`."""
+    return estimates.estimate([record.document["scores"][score] for record in records])
 
 
 def table3(records: list[Record]) -> pd.DataFrame:
@@ -68,24 +76,23 @@ def table3(records: list[Record]) -> pd.DataFrame:
     Raises LookupError if no record fits.
     """
     rows = []
-    for name, group in by_language(infilling_records(records)).items():
-        for part in groups(group):
-            runs, sampler = part.records, join_label(sampler_style(part.key[0]).label, part.differs)
-            row: dict[str, object] = {"model": name, "sampler": sampler}
-            for score, heading in COLUMNS.items():
-                row[heading] = estimate(r.document["scores"][score] for r in runs)
-            for metric, heading in (("acceptance", "acceptance"), ("changed", "sites changed")):
-                values = [run.metrics[metric].mean() for run in runs]
-                row[heading] = estimate(values)
-            rows.append({**row, "sentences": runs[0].variant})
+    for name, group in groups_by_language(records):
+        label = labels.sampler_style(group.key[0]).label
+        sampler = grouping.join_label(label, group.differs)
+        row: dict[str, object] = {"model": name, "sampler": sampler}
+        for score, heading in COLUMNS.items():
+            row[heading] = score_estimate(group.records, score)
+        for metric, heading in (("acceptance", "acceptance"), ("changed", "sites changed")):
+            means = [run.metrics[metric].mean() for run in group.records]
+            row[heading] = estimates.estimate(means)
+        rows.append({**row, "sentences": group.records[0].variant})
     for model, name in PUBLISHED.items():
         for sampler in ("gibbs", "gwg", "dula", "dmala"):
-            numbers = {
-                h: published_estimate("table3", model, sampler, s) for s, h in COLUMNS.items()
-            }
-            rows.append(
-                {"model": f"{name}, published", "sampler": sampler_style(sampler).label, **numbers}
-            )
+            label = labels.sampler_style(sampler).label
+            row = {"model": f"{name}, published", "sampler": label}
+            for score, heading in COLUMNS.items():
+                row[heading] = estimates.published_estimate("table3", model, sampler, score)
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -96,18 +103,18 @@ def paper_comparison(records: list[Record]) -> pd.DataFrame:
     are the numbers of BERT base, unless it replaces another one. Raises LookupError if no record
     fits.
     """
+    paper_models = {used: key for key, used in PUBLISHED.items()}
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for name, group in by_language(infilling_records(records)).items():
-        model = next((key for key, used in PUBLISHED.items() if used == name), "bert_base")
-        for part in groups(group):
-            sampler = part.key[0]
-            row = {"model here": name, "sampler": sampler_style(sampler).label}
-            for score, heading in COLUMNS.items():
-                if published_estimate("table3", model, sampler, score):  # perplexity is ours alone
-                    here = estimate(r.document["scores"][score] for r in part.records)
-                    paper = published_if_same_data(part.records, "table3", model, sampler, score)
-                    row[heading] = f"{here.text()} / {paper.mean:.2f}" if paper else here.text()
-            rows.setdefault((name, sampler), row)
+    for name, group in groups_by_language(records):
+        sampler, runs = group.key[0], group.records
+        entry = "table3", paper_models.get(name, "bert_base"), sampler
+        row = {"model here": name, "sampler": labels.sampler_style(sampler).label}
+        for score, heading in COLUMNS.items():
+            if estimates.published_estimate(*entry, score):  # perplexity is ours alone
+                row[heading] = score_estimate(runs, score).text()
+                if printed := estimates.published_if_same_data(runs, *entry, score):
+                    row[heading] += f" / {printed.mean:.2f}"
+        rows.setdefault((name, sampler), row)
     return pd.DataFrame(rows.values())
 
 
@@ -116,40 +123,32 @@ class Word(NamedTuple):
     kind: str  # a key of COLOURS
 
 
-class Page(Figure):
-    """A figure with a web page, which `experiments.papers.draw` writes as well."""
-
-    html: str = ""
-
-
 def sentences(
     records: list[Record], count: int = 3, first: int = 0, each: int = 5, title: str = ""
-) -> Page:
+) -> Plot:
     """The completions by each sampler and setting of `count` sentences, from number `first` on.
 
     For each language model and sampler, the `each` most likely completions of the run with the
     smallest seed. If there are too few sentences, the last ones are shown. Raises LookupError if no
     record has any.
     """
+    texts: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(dict)  # by model and sampler
+    for name, group in groups_by_language(records):
+        label = "Gibbs" if group.key == ("gibbs", 1) else labels.sampler_label(group.key)
+        sampler = grouping.join_label(label, group.differs)
+        run = min(group.records, key=lambda record: record.config["seed"])
+        texts[name][sampler] = generated(run)
     parts = []
-    for name, group in by_language(infilling_records(records)).items():
-        runs = {
-            join_label(
-                "Gibbs" if part.key == ("gibbs", 1) else sampler_label(part.key), part.differs
-            ): min(part.records, key=lambda record: record.config["seed"])
-            for part in groups(group)
-        }
-        texts = {sampler: generated(run) for sampler, run in runs.items()}
-        total = min(map(len, texts.values()))
+    for name, by_sampler in texts.items():
+        total = min(map(len, by_sampler.values()))
         start = max(0, min(first, total - count))
         for number in range(start, min(start + count, total)):
-            prompts: dict[str, dict[str, Any]] = defaultdict(dict)  # runs of other data have others
-            for sampler, text in texts.items():
+            prompts: dict[str, Entries] = defaultdict(dict)  # runs of other data have others
+            for sampler, text in by_sampler.items():
                 prompts[_prompt(text[number])][sampler] = text[number]
-            parts += [(name, entries) for entries in prompts.values()]
-    page = _draw(parts, each, title)
-    page.html = _html(parts, each, title)
-    return page
+            for entries in prompts.values():
+                parts.append((name, entries))
+    return Plot(_draw_page(parts, each, title), html=_html(parts, each, title))
 
 
 def generated(record: Record) -> list[dict[str, Any]]:
@@ -188,7 +187,8 @@ def _prompt(entry: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, title: str) -> str:
+def _html(parts: Sequence[tuple[str, Entries]], each: int, title: str) -> str:
+    """The web page of the sentences."""
     body = []
     for name, entries in parts:
         entry = next(iter(entries.values()))
@@ -196,15 +196,10 @@ def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
         original = "" if "[MASK]" in entry["words"] else escape_html(" ".join(entry["words"]))
         origin, model = escape_html(entry["origin"]), escape_html(name)
         body.append(f'<p class="source">{origin}: {original}<br>{model}</p>')
-        for sampler, own in entries.items():
+        for sampler, completions in entries.items():
             body.append(f"<h3>{escape_html(sampler)}</h3>")
-            for line in mark_words(own, each):
-                words = [
-                    escape_html(w.text) if w.kind == "given"
-                    else f'<span class="{w.kind}">{escape_html(w.text)}</span>'
-                    for w in line
-                ]  # fmt: skip
-                body.append(f"<p>{' '.join(words)}</p>")
+            for line in mark_words(completions, each):
+                body.append(f"<p>{' '.join(map(_html_of_word, line))}</p>")
     legend = '<p><span class="written">written</span> <span class="repeated">repeated</span></p>'
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape_html(title)}'
@@ -214,22 +209,16 @@ def _html(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
     )
 
 
-def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, title: str) -> Page:
+def _html_of_word(word: Word) -> str:
+    text = escape_html(word.text)
+    return text if word.kind == "given" else f'<span class="{word.kind}">{text}</span>'
+
+
+def _draw_page(parts: Sequence[tuple[str, Entries]], each: int, title: str) -> Figure:
     """Draw lines in a fixed-width font, so that a word's position is its column."""
-    lines: list[list[Word]] = []
-    for name, entries in parts:
-        entry = next(iter(entries.values()))
-        heading = shorten(f"{name}, {entry['origin']}: {_prompt(entry)}", 3 * WIDTH)
-        lines += _wrapped([Word(word, "given") for word in heading.split()])
-        for sampler, own in entries.items():
-            for line in mark_words(own, each):
-                first, *rest = _wrapped(line, WIDTH - 9)
-                lines.append([Word(f"{sampler:8}", "given"), *first])
-                lines += [[Word(" " * 8, "given"), *more] for more in rest]
-        lines.append([])
+    lines = _page_lines(parts, each)
     height = 0.19 * (len(lines) + 3)
-    figure = plt.figure(figsize=(0.077 * WIDTH, height), FigureClass=Page)
-    assert isinstance(figure, Page)
+    figure = plt.figure(figsize=(0.077 * WIDTH, height))
     column = 0.98 / WIDTH
     figure.text(0.01, 1 - 0.19 / height, title, weight="bold", fontsize=10, va="top")
     for row, line in enumerate(lines):
@@ -244,12 +233,31 @@ def _draw(parts: Sequence[tuple[str, dict[str, dict[str, Any]]]], each: int, tit
                 weight="bold" if word.kind == "repeated" else "normal",
                 fontsize=9,
                 parse_math=False,
+                antialiased=False,  # few colours make a small PNG
             )
             place += len(word.text) + 1
     return figure
 
 
-def _wrapped(words: Sequence[Word], width: int = WIDTH) -> list[list[Word]]:
+def _page_lines(parts: Sequence[tuple[str, Entries]], each: int) -> list[list[Word]]:
+    """The lines of the page: for each prompt a heading, then the completions by each sampler."""
+    lines: list[list[Word]] = []
+    for name, entries in parts:
+        entry = next(iter(entries.values()))
+        heading = shorten(f"{name}, {entry['origin']}: {_prompt(entry)}", 3 * WIDTH)
+        lines += _wrap_line([Word(word, "given") for word in heading.split()])
+        for sampler, completions in entries.items():
+            for line in mark_words(completions, each):
+                margin = f"{sampler:8}"
+                for words in _wrap_line(line, WIDTH - 9):
+                    lines.append([Word(margin, "given"), *words])
+                    margin = " " * 8
+        lines.append([])
+    return lines
+
+
+def _wrap_line(words: Sequence[Word], width: int = WIDTH) -> list[list[Word]]:
+    """The words in lines of at most `width` characters."""
     lines: list[list[Word]] = [[]]
     used = 0
     for word in words:

@@ -15,10 +15,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from latticework.experiments.figures.plot import Plot
 from latticework.experiments.papers.claims.ledger import CLAIMS
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.records.archive import write_archive
@@ -129,11 +129,11 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
 
     Raises the error of a figure that fails for another reason than missing records.
     """
-    for item in make_all(config, list(records)):
-        if item.error and item.failed:
-            raise item.error
-        if isinstance(item.content, Figure):
-            plt.close(item.content)
+    for made in make_all(config, list(records)):
+        if made.error and made.failed:
+            raise made.error
+        if isinstance(made.content, Plot):
+            plt.close(made.content.figure)
     for claim in CLAIMS:
         if claim.experiment == config.name:
             try:

@@ -7,8 +7,8 @@ from typing import Any
 
 from latticework.experiments.figures.benchmark import winners
 from latticework.experiments.papers.claims.ledger import OURS
-from latticework.experiments.papers.draw import markdown
 from latticework.experiments.papers.exhibits import Catalogue
+from latticework.experiments.papers.rendering import markdown
 from latticework.experiments.papers.report_content import Report, format_verdicts
 from latticework.experiments.papers.run_facts import peak_memory
 from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses

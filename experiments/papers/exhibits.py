@@ -41,8 +41,8 @@ class Exhibit:
     @property
     def place(self) -> str:
         """What the paper calls it, such as "Figure 4"; "" if it does not name it."""
-        found = re.match(r"(?:Figure|Table|Theorem|App\.|Section) [\w.]+", self.source)
-        return found[0].replace("App.", "Appendix") if found else ""
+        place = re.match(r"(?:Figure|Table|Theorem|App\.|Section) [\w.]+", self.source)
+        return place[0].replace("App.", "Appendix") if place else ""
 
     @property
     def heading(self) -> str:
@@ -87,5 +87,5 @@ def catalogue(file: Path = FILE) -> Catalogue:
     """Read the catalogue. Raises TypeError if an exhibit has a missing or unknown field."""
     content: Any = OmegaConf.to_container(OmegaConf.load(file))
     exhibits = tuple(Exhibit(name=name, **fields) for name, fields in content["exhibits"].items())
-    rest = {key: content[key] for key in ("papers", "needs", "aside", "settings", "times")}
-    return Catalogue(exhibits=exhibits, **rest)
+    content["exhibits"] = exhibits
+    return Catalogue(**content)

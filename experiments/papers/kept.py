@@ -21,7 +21,7 @@ from latticework.experiments.papers.drawn import Drawn, Picture
 from latticework.experiments.records.estimates import Estimate
 
 INDEX = "drawn.json"
-MOST = 300  # drawn experiments that stay
+MAX_ENTRIES = 300  # drawn experiments that stay
 PNG = ".png"
 SUFFIXES = (".svg", ".csv", ".html", ".json")  # of the texts of a picture
 
@@ -44,7 +44,7 @@ def kept_or_drawn(folder: Path | None, stamp: str, draw: Callable[[], Drawn]) ->
     return drawn
 
 
-def forget_oldest(folder: Path, most: int = MOST) -> None:
+def forget_oldest(folder: Path, most: int = MAX_ENTRIES) -> None:
     """Delete the entries that were not used for the longest time, beyond the number `most`."""
     used = {file.parent: file.stat().st_mtime for file in folder.glob(f"*/{INDEX}")}
     for place in sorted(used, key=used.__getitem__, reverse=True)[most:]:
@@ -88,7 +88,9 @@ def _read(place: Path) -> Drawn:
         image = contents.pop(PNG)
         texts = {suffix: content.decode() for suffix, content in contents.items()}
         pictures.append(Picture(entry["name"], image, texts))
-    tables = [(table["name"], _frame(table)) for table in document["tables"]]
+    tables = []
+    for table in document["tables"]:
+        tables.append((table["name"], _frame(table)))
     return Drawn(pictures, tables, list(document["reasons_not_made"]), list(document["failed"]))
 
 
@@ -110,11 +112,10 @@ def _digest(content: bytes) -> str:
 
 def _plain(frame: pd.DataFrame) -> dict[str, Any]:
     """A table as lists of text, numbers and null; an estimate is a list of its three numbers."""
-    columns = list(map(str, frame.columns))
     rows = []
-    for index in range(len(frame)):
-        rows.append([_cell(frame.iat[index, column]) for column in range(len(columns))])
-    return {"columns": columns, "rows": rows}
+    for cells in frame.astype(object).itertuples(index=False, name=None):
+        rows.append(list(map(_cell, cells)))
+    return {"columns": list(map(str, frame.columns)), "rows": rows}
 
 
 def _cell(value: Any) -> Any:

@@ -6,18 +6,18 @@ from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 
-from latticework.experiments.papers.draw import csv, html_of, make_all, png, proof_of, svg
-from latticework.experiments.papers.drawn import Drawn, Picture
+from latticework.experiments.figures.plot import Plot
+from latticework.experiments.papers.draw import make_all
+from latticework.experiments.papers.drawn import Drawn
 from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
+from latticework.experiments.papers.rendering import render
 from latticework.experiments.papers.run_status import ExperimentStatus
 from latticework.experiments.runs import errors
 
 log = logging.getLogger(__name__)
-DPI = 220  # twice the pixels of a page of 7.2 inches
 
 
 def draw_experiments(
@@ -42,25 +42,18 @@ def draw(status: ExperimentStatus) -> Drawn:
     log.info("drawing %s, scale=%s", status.experiment, status.scale)
     drawn = Drawn()
     for item in make_all(status.config, status.drawable_records):
-        if isinstance(figure := item.content, Figure):
+        if isinstance(plot := item.content, Plot):
             try:
-                drawn.pictures.append(_rendered(item.name, figure))
+                drawn.pictures.append(render(item.name, plot))
             except Exception as error:  # noqa: BLE001 - such as a label that cannot be typeset
                 drawn.reasons_not_made.append(
                     f"{item.name} was not made: {errors.describe_error(error)}"
                 )
                 drawn.failed.append(drawn.reasons_not_made[-1])
-            plt.close(figure)
+            plt.close(plot.figure)
         elif item.content is not None:
             drawn.tables.append((item.name, item.content))
         else:
             drawn.reasons_not_made.append(f"{item.name} was not made: {item.reason_not_made}")
             drawn.failed.extend(drawn.reasons_not_made[-1:] if item.failed else ())
     return drawn
-
-
-def _rendered(name: str, figure: Figure) -> Picture:
-    image = png(figure, DPI)
-    texts = {".svg": svg(figure), ".csv": csv(figure), ".html": html_of(figure)}
-    texts = {suffix: text for suffix, text in texts.items() if text}
-    return Picture(name, image, texts | {".json": proof_of(figure)})

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-from latticework.experiments.figures.benchmark import Cell, by_target, growths, rate
+from latticework.experiments.figures.benchmark_cells import Cell, by_target, growths, rate
 from latticework.experiments.papers.claims import compare, readings, thresholds
 from latticework.experiments.papers.claims.verdict import Finding, Number, numbers
 from latticework.experiments.records.record import Record
