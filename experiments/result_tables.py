@@ -42,7 +42,7 @@ def show_run(record: Record) -> None:
     table = _new_table(["result", "value", "compare with"], left={0, 2})
     for number in numbers:
         references = []
-        for name, value in number.beside.items():
+        for name, value in number.references.items():
             references.append(f"{name} {format_estimate(value)}")
         _add_row(table, [number.label, _format_with_unit(number), ", ".join(references)])
     parts = [record.choices.get(group) for group in ("task", "model", "data", "sampler")]
@@ -162,7 +162,7 @@ def _format_evaluations(records: Sequence[Record]) -> str:
 
 def _describe_errors(numbers: Sequence[KeyNumber]) -> str:
     """Say what the standard errors within a run are taken over, such as chains."""
-    units = sorted({number.over for number in numbers if number.error and number.over})
+    units = sorted({number.error_over for number in numbers if number.error and number.error_over})
     return f"± is a standard error over {' or '.join(units)}." if units else ""
 
 

@@ -38,7 +38,7 @@ def tables(known: Catalogue, names: list[str], scale: str, outputs: Path) -> lis
     """The written tables of the exhibits `names`, as Markdown; none for `all`."""
     files = []
     for name in names if names != ["all"] else []:
-        for experiment, shown in known[name].of.items():
+        for experiment, shown in known[name].items_by_experiment.items():
             for file in sorted((outputs / experiment / scale / "tables").glob("*.md")):
                 if shown is None or file.stem in shown:
                     files.append(file)

@@ -45,7 +45,7 @@ def results(folder: Path) -> None:
     target = folder / "results"
     target.mkdir(parents=True)
     for exhibit in KNOWN.exhibits:
-        for experiment, names in exhibit.of.items():
+        for experiment, names in exhibit.items_by_experiment.items():
             for one in held.get(experiment, ()):
                 for made in make_all(_only(one.config, names), one.drawable_records):
                     file = target / stem(exhibit, experiment, made.name)

@@ -475,7 +475,7 @@ def test_a_claim_holds_on_records_where_it_is_true_and_fails_where_it_is_not(nam
 
 @pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.name)
 def test_a_claim_is_about_an_exhibit_and_asks_for_what_it_needs(one):
-    assert one.experiment in KNOWN[one.exhibit].of
+    assert one.experiment in KNOWN[one.exhibit].items_by_experiment
     assert re.search(r"(et al\.| and \w+) \(", one.source)
     with pytest.raises(LookupError):
         one.judge([fake({"step": [0], "nothing": [0.0]}, choices={"data": "none"})])

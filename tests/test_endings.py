@@ -98,13 +98,13 @@ def measured(value, *, sampler="dmala", seed=0, **more):
 def test_the_papers_number_stands_beside_ours_on_the_real_data():
     config = {"published": {"log_rmse": ["fig4", "dmala"], "acceptance": ["fig4", "nothing"]}}
     first, second = headline(measured(-2.0, config=config))
-    assert first.beside == {"paper": Estimate(-6.5)}
-    assert second.beside == {}
+    assert first.references == {"paper": Estimate(-6.5)}
+    assert second.references == {}
     data = {"variant": "digits", "substitute": True}
-    assert headline(measured(-2.0, config=config, data=data))[0].beside == {}
+    assert headline(measured(-2.0, config=config, data=data))[0].references == {}
     for scale, count in (("paper", 1), ("quick", 1), ("smoke", 0)):
         scaled = measured(-2.0, config={**config, "scale": scale})
-        assert len(headline(scaled)[0].beside) == count
+        assert len(headline(scaled)[0].references) == count
 
 
 @pytest.mark.parametrize("task", ["elsewhere.of_ones_own", "latticework.experiments.tasks.ais.ais"])

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from documented import ROOT
 from hydra.utils import get_object
 
 import latticework
+from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.models.base import EnergyModel
 from latticework.moved import PLACES, RenamedMethods, take_old_methods
 from latticework.samplers import NAMES, find_sampler_class
@@ -195,6 +197,14 @@ def test_trackers_with_old_methods_get_the_new_ones():
     with pytest.warns(DeprecationWarning, match="is now log_"):
         new = take_old_methods(old, {"result": "log_headline", "show": "log_files"})
     assert (new.log_headline, new.log_files) == (list, len)
+
+
+def test_fields_of_a_number_under_their_old_names_work_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="KeyNumber.beside is now references"):
+        number = KeyNumber("error", 1.0, beside={"exact": Estimate(2.0)})
+    assert number == KeyNumber("error", 1.0, references={"exact": Estimate(2.0)})
+    with pytest.warns(DeprecationWarning, match="KeyNumber.over is now error_over"):
+        assert replace(number, error_over="chains").over == "chains"
 
 
 def test_every_sampler_and_model_is_public():

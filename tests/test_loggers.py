@@ -29,7 +29,7 @@ CONFIG = {
     "task": {"metrics": [{"thin": 5}, {"thin": None}]},
 }
 NUMBERS = [
-    KeyNumber("error", 0.25, 0.01, "chains", beside={"exact": Estimate(0.2)}),
+    KeyNumber("error", 0.25, 0.01, "chains", references={"exact": Estimate(0.2)}),
     KeyNumber("chosen scan", "random"),
     KeyNumber("undefined", float("nan")),
 ]

@@ -105,7 +105,7 @@ def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
     """No two of them have the same file in docs/results."""
     assert exhibit.paper in KNOWN.papers
     files = []
-    for experiment, names in exhibit.of.items():
+    for experiment, names in exhibit.items_by_experiment.items():
         config = declared_sweep(experiment, "paper").config
         assert {*config.figures, *config.tables}, f"{experiment} draws nothing"
         assert set(names or ()) <= {*config.figures, *config.tables}
@@ -817,7 +817,7 @@ def test_a_note_types_no_number_of_a_run(file):
     for command in re.findall(r"`([^`]*)`", text):
         known |= numbers(command)
     for exhibit in (one for one in KNOWN.exhibits if one.name == file.stem):
-        for experiment in exhibit.of:
+        for experiment in exhibit.items_by_experiment:
             known |= numbers((CONF / "experiment" / f"{experiment}.yaml").read_text())
     told = set(TOLD.get(file.stem, {}))
     assert numbers(NOT_OF_A_RUN.sub(" ", text)) - known - told == set()

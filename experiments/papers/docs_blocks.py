@@ -68,7 +68,7 @@ def times(known: Catalogue, bundles: Path = BUNDLES) -> str:
     """A table of the requirements of each exhibit: data, runs, time, memory (paper scale)."""
     exhibits: dict[str, list[str]] = defaultdict(list)
     for exhibit in known.exhibits:
-        for experiment in exhibit.of:
+        for experiment in exhibit.items_by_experiment:
             exhibits[experiment].append(exhibit.name)
     for experiment in known.aside:
         exhibits[experiment] = ["aside"]

@@ -18,7 +18,9 @@ CITED = {
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure or table of a paper. `of` lists what to show of each experiment; None shows all.
+    """A figure or table of a paper.
+
+    `items_by_experiment` lists the figures and tables that are shown; None shows all.
 
     `caveat` says what differs from the paper. `headline` names the number that the gallery shows,
     if it is not the first one that the paper prints.
@@ -29,7 +31,7 @@ class Exhibit:
     source: str
     title: str
     says: str
-    of: dict[str, list[str] | None]
+    items_by_experiment: dict[str, list[str] | None]
     caveat: str = ""
     headline: str = ""
 
@@ -78,7 +80,7 @@ class Catalogue:
                 order.append(name)
 
         for exhibit in self.exhibits if exhibits is None else exhibits:
-            for name in exhibit.of:
+            for name in exhibit.items_by_experiment:
                 add(name)
         return order
 

@@ -75,7 +75,7 @@ def _section(
 ) -> Section:
     parts: list[Part] = []
     other_scales: list[Part] = []
-    for experiment, names in exhibit.of.items():
+    for experiment, names in exhibit.items_by_experiment.items():
         scales = statuses.get(experiment, ())
         with_records: list[Part] = []
         begun: list[Part] = []

@@ -159,7 +159,7 @@ def stem(exhibit: Exhibit, experiment: str, name: str, scale: str = "paper") -> 
     the first keeps it. Scales other than the paper's are named.
     """
     first = experiment
-    for other, names in exhibit.of.items():
+    for other, names in exhibit.items_by_experiment.items():
         if name in (names or ()):
             first = other
             break
@@ -267,7 +267,7 @@ def _names(exhibit: Exhibit, part: report_content.Part, kind: str) -> list[str]:
     if part.holding is None:
         return []
     stems = []
-    selected = exhibit.of[part.experiment]
+    selected = exhibit.items_by_experiment[part.experiment]
     for name in part.holding.config.get(kind) or ():
         if selected is None or name in selected:
             stems.append(stem(exhibit, part.experiment, str(name), scale_of(part)))

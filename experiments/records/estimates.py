@@ -27,6 +27,7 @@ from omegaconf import OmegaConf
 from latticework.experiments import CONF
 from latticework.experiments.records.identity import short_name
 from latticework.experiments.records.record import Record
+from latticework.moved import rename_fields
 
 log = logging.getLogger(__name__)
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -135,21 +136,22 @@ def _published() -> Any:
     return OmegaConf.to_container(OmegaConf.load(PUBLISHED))
 
 
+@rename_fields(beside="references", over="error_over")
 @dataclass(frozen=True)
 class KeyNumber:
     """One number of a run's headline.
 
-    `error` is its standard error within the run, taken over `over`: chains, test rows. `better` is
-    the direction of better values, or None. `beside` holds reference values by name: the exact
-    value, the value of independent draws. `unit` is written after the value.
+    `error` is its standard error within the run, taken over `error_over`: chains, test rows.
+    `better` is the direction of better values, or None. `references` holds reference values by
+    name: the exact value, the value of independent draws. `unit` is written after the value.
     """
 
     name: str
     value: float | str
     error: float | None = None
-    over: str = ""
+    error_over: str = ""
     better: Better = None
-    beside: Mapping[str, Estimate] = field(default_factory=dict)
+    references: Mapping[str, Estimate] = field(default_factory=dict)
     unit: str = ""
 
     @property
@@ -246,7 +248,9 @@ def _with_paper(number: KeyNumber, path: list[Any], record: Record) -> KeyNumber
     if None in path:
         return number
     paper = published_if_same_data([record], *map(str, path))
-    return number if paper is None else replace(number, beside={**number.beside, "paper": paper})
+    if paper is None:
+        return number
+    return replace(number, references={**number.references, "paper": paper})
 
 
 def costs(record: Record) -> dict[str, float]:

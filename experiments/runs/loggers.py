@@ -222,7 +222,7 @@ def flatten_headline(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
         values[name] = number.value
         if number.error is not None:
             values[f"{name}_error"] = number.error
-        for reference, estimate in number.beside.items():
+        for reference, estimate in number.references.items():
             values[f"{name}_{reference.replace(' ', '_')}"] = estimate.mean
     for name, value in list(values.items()):
         if not (isinstance(value, str) or math.isfinite(value)):
@@ -231,7 +231,7 @@ def flatten_headline(numbers: Sequence[KeyNumber]) -> dict[str, float | str]:
 
 
 def _describe_references(number: KeyNumber) -> str:
-    return ", ".join(f"{name} {value.mean:.6g}" for name, value in number.beside.items())
+    return ", ".join(f"{name} {value.mean:.6g}" for name, value in number.references.items())
 
 
 def call_tracker(what: str, call: Callable[..., None], *args: Any) -> bool:

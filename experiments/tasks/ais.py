@@ -121,7 +121,7 @@ def headline(record: Record) -> list[KeyNumber]:
         value, error = (shown, None) if isinstance(shown, str) else (shown.mean, shown.spread)
         return KeyNumber(name, value, error, "chains", **more)
 
-    numbers = [number("log_z", likelihood.log_z_or_ends(record), beside=beside)]
+    numbers = [number("log_z", likelihood.log_z_or_ends(record), references=beside)]
     for name, end in (
         ("at_least", likelihood.log_z_lower_bound(record)),
         ("from_rows", likelihood.log_z_upper_end(record)),
@@ -133,7 +133,7 @@ def headline(record: Record) -> list[KeyNumber]:
             number("test_log_likelihood", likelihood.likelihood_or_ends([record]), better="higher")
         )
     chains = Estimate(record.budget.chains)
-    return [*numbers, KeyNumber("effective_chains", document["ess"], beside={"of": chains})]
+    return [*numbers, KeyNumber("effective_chains", document["ess"], references={"of": chains})]
 
 
 @dataclass(eq=False)

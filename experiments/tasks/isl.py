@@ -87,7 +87,7 @@ def headline(record: Record) -> list[KeyNumber]:
     """The ISL of the test rows, beside that of the training rows, and of the validation rows."""
     training = Estimate(record.document["parzen"])
     return [
-        fact_number(record, "isl", better="higher", beside={"training rows": training}),
+        fact_number(record, "isl", better="higher", references={"training rows": training}),
         fact_number(record, "validation_isl", better="higher"),
         fact_number(record, "commonest_share"),
         *([fact_number(record, "spurious_share")] if "spurious_share" in record.document else []),

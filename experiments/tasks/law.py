@@ -60,6 +60,6 @@ def headline(record: Record) -> list[KeyNumber]:
     distance, floor = (last_reading(record, name) for name in ("total_variation", "independent"))
     beside = {"independent draws": Estimate(floor)}
     return [
-        KeyNumber("total_variation", distance, better="lower", beside=beside),
+        KeyNumber("total_variation", distance, better="lower", references=beside),
         KeyNumber("marginal_error", last_reading(record, "marginal_error"), better="lower"),
     ]

@@ -82,11 +82,11 @@ def headline(record: Record) -> list[KeyNumber]:
     for name, key in (("95 % low", "low"), ("95 % high", "high"), ("exact", "exact")):
         if (value := document[f"log_z_{key}"]) is not None:
             beside[name] = Estimate(value)
-    numbers = [KeyNumber("log_z", document["log_z"], beside=beside)]
+    numbers = [KeyNumber("log_z", document["log_z"], references=beside)]
     if (bound := document.get("log_z_at_least")) is not None:
         numbers.append(KeyNumber("log_z_at_least", bound))
         of = {"of": Estimate(document["effective_of"])}
-        numbers.append(KeyNumber("effective_chains", document["ess"], beside=of))
+        numbers.append(KeyNumber("effective_chains", document["ess"], references=of))
     else:
         numbers.append(KeyNumber("barrier", document["barrier"]))
         numbers.append(KeyNumber("round_trips", document["round_trips"]))

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -122,6 +123,39 @@ class RenamedMethods:
                 setattr(cls, new, cls.__dict__[old])
             if new in cls.__dict__:
                 setattr(cls, old, OldName(old, new, cls.__dict__[new]))
+
+
+def rename_fields(**new_names: str) -> Callable[[type], Any]:
+    """A decorator of a dataclass whose fields have had other names, `old="new"`.
+
+    The old names are taken as arguments and can be read, both with a warning.
+    """
+
+    def decorate(kind: type) -> type:
+        start: Any = kind.__init__  # type: ignore[misc]
+
+        def take_old_fields(self: Any, *values: Any, **fields: Any) -> None:
+            for old, new in new_names.items():
+                if old in fields:
+                    _warn_of_field(kind, old, new)
+                    fields[new] = fields.pop(old)
+            start(self, *values, **fields)
+
+        for old, new in new_names.items():
+            setattr(kind, old, property(partial(_read_old_field, kind, old, new)))
+        kind.__init__ = wraps(start)(take_old_fields)  # type: ignore[misc]
+        return kind
+
+    return decorate
+
+
+def _read_old_field(kind: type, old: str, new: str, instance: Any) -> Any:
+    _warn_of_field(kind, old, new)
+    return getattr(instance, new)
+
+
+def _warn_of_field(kind: type, old: str, new: str) -> None:
+    warnings.warn(f"{kind.__name__}.{old} is now {new}", DeprecationWarning, stacklevel=3)
 
 
 def take_old_methods(thing: Any, old_names: dict[str, str]) -> Any:

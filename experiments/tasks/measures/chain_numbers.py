@@ -35,14 +35,14 @@ def headline(record: Record) -> list[KeyNumber]:
     if log_z := record.document.get("log_z"):
         known = [end for end in ("low", "high") if log_z[end] is not None]
         ends = {f"95 % {end}": Estimate(log_z[end]) for end in known}
-        ladders = [KeyNumber("log_z", log_z["value"], beside=ends)]
+        ladders = [KeyNumber("log_z", log_z["value"], references=ends)]
     numbers = [
-        replace(n, error=errors.get(n.name), over="chains" if n.name in errors else "")
+        replace(n, error=errors.get(n.name), error_over="chains" if n.name in errors else "")
         for n in last_readings(record, BETTER)
     ]
     if "log_mmd_floor" in record.metrics:
         floor = {"independent draws": Estimate(last_reading(record, "log_mmd_floor"))}
-        numbers = [replace(n, beside=floor) if n.name == "log_mmd" else n for n in numbers]
+        numbers = [replace(n, references=floor) if n.name == "log_mmd" else n for n in numbers]
     numbers = [replace(n, unit="sites a step") if n.name == "changed" else n for n in numbers]
     traced = traced_numbers(record) if record.has_array("convergence") else []
     rates = [number for number in numbers if number.better is None]
@@ -60,14 +60,14 @@ def traced_numbers(record: Record) -> list[KeyNumber]:
     draws = {"draws": Estimate(float(arrays["draws"] * arrays["chains"]))}
     if len(ess):
         worst, median = float(ess.min()), float(np.median(ess))
-        numbers.append(KeyNumber("ess_worst", worst, better="higher", beside=draws))
-        numbers.append(KeyNumber("ess_median", median, better="higher", beside=draws))
+        numbers.append(KeyNumber("ess_worst", worst, better="higher", references=draws))
+        numbers.append(KeyNumber("ess_median", median, better="higher", references=draws))
     if len(r_hat):  # one chain has none
         numbers.append(KeyNumber("largest_r_hat", float(r_hat.max())))
         known = {"of": Estimate(len(r_hat))}
         agree = float((r_hat <= largest_r_hat(int(arrays["chains"]))).sum())
-        numbers.append(KeyNumber("sites_converged", agree, beside=known))
+        numbers.append(KeyNumber("sites_converged", agree, references=known))
     if stuck := int(arrays["constant"]):
         sites = {"sites": Estimate(len(arrays["ess"]))}
-        numbers.append(KeyNumber("sites_never_changed", stuck, beside=sites))
+        numbers.append(KeyNumber("sites_never_changed", stuck, references=sites))
     return numbers
