@@ -95,6 +95,11 @@ from latticework.models.quadratic import (
 )
 from latticework.models.rated_rbm import RatedRBM as RatedRBM
 from latticework.models.rbm import RBM as RBM
+from latticework.models.references.catalogue import (
+    ReferenceTarget as ReferenceTarget,
+    reference as reference,
+    references as references,
+)
 from latticework.models.regression import (
     BinaryRegression as BinaryRegression,
     synthetic_regression as synthetic_regression,
