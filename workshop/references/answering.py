@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from workshop.references import of_lists, of_tables, of_tori
+from workshop.references import of_lists, of_samplers, of_tables, of_tori
 from workshop.references.answers import Answer, Arrays
 
 ANSWERS: dict[str, Callable[[Arrays], Answer]] = {
@@ -16,6 +16,7 @@ ANSWERS: dict[str, Callable[[Arrays], Answer]] = {
     "crf_8x8_q3": of_tables.answer_crf,
     "pmj_cubic_60": of_tables.answer_pmj,
     "sk_20": of_lists.answer_sk_20,
+    "sk_200": of_samplers.answer_sk_200,
     "grids_11": of_tables.answer_grids_11,
     "asia": partial(of_tables.answer_network, "asia"),
     "alarm": partial(of_tables.answer_network, "alarm"),

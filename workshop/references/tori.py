@@ -105,6 +105,54 @@ def weigh_rows(
     return half, zeros
 
 
+@njit(cache=True, fastmath=True)
+def weigh(jets: NDArray[np.float64], half: NDArray[np.float64], zeros: NDArray[np.float64]) -> None:
+    """Multiply the jets by exp(half) and its Taylor coefficients."""
+    a, b, c, d = jets
+    for s in range(len(half)):
+        g = half[s]
+        w = math.exp(g)
+        c[s] = w * (c[s] + g * b[s] + g * g / 2 * a[s])
+        b[s] = w * (b[s] + g * a[s])
+        d[s] = w * (d[s] + zeros[s] * a[s])
+        a[s] = w * a[s]
+
+
+@njit(cache=True, fastmath=True)
+def join_two(jets: NDArray[np.float64], stride: int, coupling: float) -> None:
+    """Join a site of two values to the same site of the next row: exp(K) where they are equal."""
+    a, b, c, d = jets
+    w = math.exp(coupling)
+    w1, w2 = w * coupling, w * coupling * coupling / 2
+    for block in range(0, len(a), 2 * stride):
+        for p in range(block, block + stride):
+            q = p + stride
+            a0, a1, b0, b1, c0, c1, d0, d1 = a[p], a[q], b[p], b[q], c[p], c[q], d[p], d[q]
+            a[p], a[q] = w * a0 + a1, a0 + w * a1
+            b[p], b[q] = w * b0 + b1 + w1 * a0, b0 + w * b1 + w1 * a1
+            c[p] = w * c0 + c1 + w1 * b0 + w2 * a0
+            c[q] = c0 + w * c1 + w1 * b1 + w2 * a1
+            d[p], d[q] = w * d0 + d1, d0 + w * d1
+
+
+@njit(cache=True, fastmath=True)
+def join_several(jets: NDArray[np.float64], values: int, stride: int, coupling: float) -> None:
+    """`join_two` for sites of several values."""
+    a, b, c, d = jets
+    w = math.exp(coupling)
+    w1, w2 = w * coupling, w * coupling * coupling / 2
+    for block in range(0, len(a), values * stride):
+        for low in range(block, block + stride):
+            a0 = b0 = c0 = d0 = 0.0
+            for k in range(low, low + values * stride, stride):
+                a0, b0, c0, d0 = a0 + a[k], b0 + b[k], c0 + c[k], d0 + d[k]
+            for k in range(low, low + values * stride, stride):
+                c[k] = c0 + (w - 1) * c[k] + w1 * b[k] + w2 * a[k]
+                b[k] = b0 + (w - 1) * b[k] + w1 * a[k]
+                d[k] = d0 + (w - 1) * d[k]
+                a[k] = a0 + (w - 1) * a[k]
+
+
 @njit(cache=True)
 def raise_row(
     start: int,
@@ -120,38 +168,17 @@ def raise_row(
 
     jets[1] and jets[2] are Taylor coefficients in a factor of K and h, jets[3] the first one in h.
     """
-    weight = math.exp(coupling) - 1
-    slope, bend = (weight + 1) * coupling, (weight + 1) * coupling**2 / 2
     jets[:] = 0.0
     jets[0, start] = 1.0
     logs = 0.0
     for _ in range(power):
-        for side in range(2):
-            for s in range(half.shape[0]):
-                g, w = half[s], math.exp(half[s])
-                a, b = jets[0, s], jets[1, s]
-                jets[2, s] = w * (jets[2, s] + g * b + g * g / 2 * a)
-                jets[1, s] = w * (b + g * a)
-                jets[3, s] = w * (jets[3, s] + zeros[s] * a)
-                jets[0, s] = w * a
-            if side:
-                break
-            stride = 1
-            for _ in range(length):
-                for block in range(0, half.shape[0], stride * values):
-                    for low in range(block, block + stride):
-                        a = b = c = d = 0.0
-                        for k in range(low, low + values * stride, stride):
-                            a += jets[0, k]
-                            b += jets[1, k]
-                            c += jets[2, k]
-                            d += jets[3, k]
-                        for k in range(low, low + values * stride, stride):
-                            jets[2, k] = c + weight * jets[2, k] + slope * jets[1, k] + bend * jets[0, k]
-                            jets[1, k] = b + weight * jets[1, k] + slope * jets[0, k]
-                            jets[3, k] = d + weight * jets[3, k]
-                            jets[0, k] = a + weight * jets[0, k]
-                stride *= values
+        weigh(jets, half, zeros)
+        for site in range(length):
+            if values == 2:
+                join_two(jets, 2**site, coupling)
+            else:
+                join_several(jets, values, values**site, coupling)
+        weigh(jets, half, zeros)
         top = jets[0].max()
         logs += math.log(top)
         jets /= top
