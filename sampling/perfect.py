@@ -107,7 +107,9 @@ def _monotone_sites(model: EnergyModel) -> coupling.MonotoneSites:
         if (form.weight < 0).any():
             visible, hidden = np.unravel_index(form.weight.argmin(), form.weight.shape)
             weight = form.weight.min()
-            raise _not_monotone(f"visible {visible} and hidden {hidden} have the weight {weight:.6g}")
+            raise _not_monotone(
+                f"visible {visible} and hidden {hidden} have the weight {weight:.6g}"
+            )
         return coupling.sites_of_rbm(form)
     raise NotMonotoneError(
         f"perfect draws need a Lattice, Graph or RBM, got a {type(model).__name__}; "

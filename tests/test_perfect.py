@@ -1,4 +1,4 @@
-"""Coupling from the past: its law against enumeration, its refusals, and mistakes that would show."""
+"""Coupling from the past: its law against lists, its refusals, and mistakes that would show."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_draws_have_the_listed_law(name):
 
 
 def test_energies_of_the_4x4_torus():
-    """65,536 states are too many to count: levels of energy, and the magnetisation, with a field."""
+    """65,536 states are too many to count: levels of energy, and the number of ones."""
     model = lw.Lattice((4, 4), 0.15, 0.05)
     states, p = distribution(model)
     x = lw.perfect(model, DRAWS, 2)
@@ -157,6 +157,7 @@ def test_the_state_at_the_time_of_meeting_would_show():
 @pytest.mark.slow
 def test_bonds_of_the_torus_against_the_formula():
     from workshop.references import tori
+
     coupling_ = 0.35
     truth = tori.kaufman(16, 16, coupling_)
     model = lw.Lattice([16, 16], coupling_ / 2)

@@ -1,13 +1,13 @@
-"""Reference targets: their cards, draws and models agree, and exact methods give the values again."""
+"""Reference targets: cards, draws and models agree, and exact methods give the values again."""
 
 import numpy as np
 import pytest
 import torch
+from documented import CONF, ROOT
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import latticework as lw
-from documented import CONF, ROOT
 from latticework.models.references.catalogue import (
     DEFINITIONS,
     FOLDER,
@@ -107,7 +107,9 @@ def agrees(name):
         assert value == pytest.approx(card["log_z"]["value"], abs=1e-7)
     entries = card["moments"]
     for key, values in {
-        "energy": found.energy, "energy variance": found.variance, **found.moments
+        "energy": found.energy,
+        "energy variance": found.variance,
+        **found.moments,
     }.items():
         for value in values.values():
             assert value == pytest.approx(entries[key]["value"], rel=1e-9, abs=1e-9)
@@ -177,7 +179,10 @@ def test_exact_agrees(name):
 
 def flipped(ref):
     """One site with another value in a tenth of the draws, as a state of the domain."""
-    x, site = ref.draws.clone(), int(ref.draws.flatten(2).std(0).view(x_sites(ref), -1).sum(1).argmax())
+    x, site = (
+        ref.draws.clone(),
+        int(ref.draws.flatten(2).std(0).view(x_sites(ref), -1).sum(1).argmax()),
+    )
     tenth = x[::10, site]
     x[::10, site] = 1 - tenth if x.ndim == 2 else tenth.roll(1, -1)
     return x

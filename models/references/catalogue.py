@@ -7,7 +7,7 @@ NAME.npz: the parameters and the draws. `python -m workshop.references NAME` wri
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,7 +39,7 @@ class KnownMoment(NamedTuple):
     """A mean under the target, and how it is known."""
 
     value: float | Tensor
-    error: float  # the difference of two methods; NaN where there is one method only
+    error: float  # the difference of two methods, or a standard error; NaN of one exact method
     by: tuple[str, ...]  # the methods
 
 
@@ -142,7 +142,7 @@ def references() -> "pd.DataFrame":
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-@lru_cache(maxsize=None)
+@cache
 def read_card(name: str) -> dict[str, Any]:
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
@@ -187,10 +187,8 @@ def states_of(codes: NDArray[np.int64], domain: Domain) -> Tensor:
 
 
 def _known(entry: Mapping[str, Any]) -> KnownMoment:
-    difference = entry["difference"]
-    return KnownMoment(
-        entry["value"], np.nan if difference is None else difference, tuple(entry["by"])
-    )
+    error = entry.get("standard_error", entry["difference"])
+    return KnownMoment(entry["value"], np.nan if error is None else error, tuple(entry["by"]))
 
 
 def _bound(moment: Any, parameters: Arrays) -> Any:

@@ -32,7 +32,9 @@ def build_network(arrays: Arrays) -> EnergyModel:
     for size in sizes:
         labels.append([next(words) for _ in range(size)])
     network = Factors(tables_of(arrays), sizes, names, labels)
-    return network.given(dict(zip(arrays["known"].tolist(), arrays["evidence"].tolist(), strict=True)))
+    return network.given(
+        dict(zip(arrays["known"].tolist(), arrays["evidence"].tolist(), strict=True))
+    )
 
 
 def build_rbm(arrays: Arrays) -> RBM:
@@ -46,8 +48,6 @@ NETWORKS = {
     "asia": Definition(build_network),
     "alarm": Definition(build_network),
     "fhmm_zeros": Definition(build_factors),
-    "rbm_24x16": Definition(
-        build_rbm, {"E sum x": sum_of_sites, "E x8 x20": product(8, 20)}
-    ),
+    "rbm_24x16": Definition(build_rbm, {"E sum x": sum_of_sites, "E x8 x20": product(8, 20)}),
     "rbm_digits_20": Definition(build_rbm, {"E sum x": sum_of_sites}),
 }

@@ -6,9 +6,9 @@ all at 1, at time -T, with the same random numbers. If both are equal at time 0,
 be, and that state has exactly the law of the target. Otherwise T doubles, and the numbers of the
 old times are used again.
 
-The number of draw d at time -t and site i is a function of (d, t, i), the counter of Philox. A site
-becomes 1 if log(u / (1 - u)) is below its log-odds. Both chains compare with the same left side, and
-their log-odds are sums in one order, so that rounding keeps them ordered too.
+The number u of draw d at time -t and site i is a function of (d, t, i), the counter of Philox. A
+site becomes 1 if log(u / (1 - u)) is below its log-odds. Both chains compare with the same left
+side, and their log-odds are sums in one order, so that rounding keeps them ordered too.
 """
 
 from typing import NamedTuple

@@ -23,6 +23,7 @@ class Answer:
     variance: dict[str, float] = field(default_factory=dict)  # of log pi
     mean: dict[str, Floats] = field(default_factory=dict)  # [sites] or [sites, values]
     moments: dict[str, dict[str, float]] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)  # standard errors of sampled moments
     codes: Codes | None = None
     log_prob: Floats | None = None  # of the draws
     drawn: str = ""  # how the draws were made
@@ -58,7 +59,7 @@ class Listing:
     def mean(self) -> Floats:
         """Means of the sites, of two values, else the probability of each value."""
         if self.values == 2:
-            return self.average(np.float64)
+            return self.average(lambda codes: codes.astype(np.float64))
         return self.average(lambda codes: one_hot(codes, self.values))
 
     def energy(self) -> tuple[float, float]:
@@ -104,3 +105,10 @@ def list_codes(log_prob: Floats, codes: Codes, values: int) -> Listing:
 
 def one_hot(codes: Codes, values: int) -> Floats:
     return (codes[..., None] == np.arange(values)).astype(np.float64)
+
+
+def moment_errors(log_prob: Floats) -> dict[str, float]:
+    """Standard errors of the mean and the variance of independent values of log pi."""
+    squares = (log_prob - log_prob.mean()) ** 2
+    root = np.sqrt(len(log_prob))
+    return {"energy": float(log_prob.std() / root), "energy variance": float(squares.std() / root)}

@@ -11,8 +11,8 @@ import yaml
 from numpy.typing import NDArray
 
 from latticework.models.references.catalogue import DEFINITIONS, FOLDER, hash_arrays, pack
-from workshop.references.answers import SEED, Answer
 from workshop.references.answering import answer
+from workshop.references.answers import SEED, Answer
 from workshop.references.parameters import PARAMETERS
 
 TEXTS = Path(__file__).parent / "texts.yaml"
@@ -46,9 +46,12 @@ def make_card(
         drawn = {"draws": np.empty(0, np.uint8), "log_prob": np.empty(0, np.float32)}
     means = list(found.mean.values())
     gaps = [float(np.abs(means[0] - other).max()) for other in means[1:]]
-    moments = {"energy": _entry(found.energy), "energy variance": _entry(found.variance)}
+    values = {"energy": found.energy, "energy variance": found.variance}
     for moment in DEFINITIONS[name].moments:
-        moments[moment] = _entry(found.moments[moment])
+        values[moment] = found.moments[moment]
+    moments = {moment: _entry(value) for moment, value in values.items()}
+    for moment, error in found.errors.items():
+        moments[moment]["standard_error"] = error
     card = {
         "name": name,
         "kind": words["kind"],

@@ -26,7 +26,7 @@ class Weights(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """The law of a variable given those that are eliminated later; the variable is the last axis."""
+    """The law of a variable, on the last axis, given those that are eliminated later."""
 
     variable: int
     given: tuple[int, ...]
@@ -40,9 +40,7 @@ class Elimination:
     `keep=False`, which needs less memory, there are none.
     """
 
-    def __init__(
-        self, factors: Sequence[Factor], sizes: Sequence[int], keep: bool = True
-    ) -> None:
+    def __init__(self, factors: Sequence[Factor], sizes: Sequence[int], keep: bool = True) -> None:
         self.sizes, self.width, self.conditionals = list(sizes), 0, []
         self._neighbours: list[set[int]] = [set() for _ in sizes]
         log_z, tables = 0.0, []
@@ -79,8 +77,10 @@ class Elimination:
         p, first, second = 1.0, 0.0, 0.0
         for table in tables:
             q, mean, square = float(table.p), float(table.first), float(table.second)
-            p, first, second = p * q, p * mean + first * q, (
-                p * square + 2 * first * mean + second * q
+            p, first, second = (
+                p * q,
+                p * mean + first * q,
+                (p * square + 2 * first * mean + second * q),
             )
         mean = first / p
         self.log_z = math.log(p) + log_z

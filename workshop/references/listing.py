@@ -13,7 +13,7 @@ SHIFT = 60.0  # taken off log pi of the RBM's visible states, whose weights are 
 
 @njit(cache=True)
 def list_spin_glass(upper: Floats) -> Floats:
-    """sum of g_ij s_i s_j over i < j at all states, each from the one before by a flip."""
+    """List the sums of g_ij s_i s_j over i < j, each from the one before by a flip."""
     sites = len(upper)
     both = upper + upper.T
     log_prob = np.empty(1 << sites)
@@ -68,9 +68,7 @@ def sum_visible(weight: Floats, visible_bias: Floats, hidden_bias: Floats) -> Fl
 
 
 @njit(cache=True)
-def list_selection(
-    gram: Floats, response: Floats, rows: int, log_odds: float
-) -> Floats:
+def list_selection(gram: Floats, response: Floats, rows: int, log_odds: float) -> Floats:
     """The g-prior's log posterior of all sets of variables, by Cholesky decompositions."""
     count = len(response)
     log_prob = np.empty(1 << count)
@@ -103,7 +101,7 @@ def list_selection(
 def list_selection_by_determinants(
     gram: Floats, response: Floats, rows: int, log_odds: float
 ) -> Floats:
-    """The same: 1 - R^2 is the determinant of the matrix bordered by the response over that of X'X."""
+    """`list_selection` where 1 - R^2 is a ratio: of X'X bordered by the response, and of X'X."""
     count, step = len(response), 2**12
     bordered = np.block([[gram, response[:, None]], [response[None], np.ones((1, 1))]])
     log_prob = np.empty(1 << count)

@@ -18,6 +18,7 @@ from workshop.references.answers import (
     binary_codes,
     list_binary,
     list_codes,
+    moment_errors,
 )
 from workshop.references.of_tables import TREE, decompose, spin_marginals
 
@@ -118,7 +119,7 @@ def answer_digits(arrays: Arrays) -> Answer:
     every = np.concatenate(parts)
     method = f"{count:,} exact draws"
     answer.energy[method], answer.variance[method] = float(every.mean()), float(every.var())
-    answer.statistics["standard error of the energy"] = float(every.std() / math.sqrt(count))
+    answer.errors = moment_errors(every)
     answer.codes, answer.log_prob = codes, parts[0]
     answer.drawn = "a hidden state drawn from their list, then the visible units given it"
     return answer

@@ -28,9 +28,9 @@ def answer_sk_200(arrays: Arrays) -> Answer:
         )
         row = result.summary(digits=None, of={"first site": _first_site}).loc["log_prob"]
         answer.energy[method], answer.variance[method] = float(row["mean"]), float(row["sd"] ** 2)
-        answer.statistics[f"MCSE of the energy by {method}"] = float(row["mcse_mean"])
         answer.statistics[f"R-hat of the energy by {method}"] = float(row["r_hat"])
         errors.append(float(row["mcse_mean"]))
+        answer.errors.setdefault("energy", errors[0])
     first, second = answer.energy.values()
     z = (first - second) / float(np.hypot(*errors))
     answer.statistics["z of the difference of the energies"] = z

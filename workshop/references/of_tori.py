@@ -6,7 +6,7 @@ import numpy as np
 
 from latticework.models.references.catalogue import DEFINITIONS
 from latticework.sampling.perfect import couple_from_the_past
-from workshop.references.answers import DRAWS, SEED, Answer, Arrays, Codes, Floats
+from workshop.references.answers import DRAWS, SEED, Answer, Arrays, Codes, Floats, moment_errors
 from workshop.references.random_cluster import count_equal, draw_potts
 from workshop.references.tori import TorusMoments, as_ising, dense_trace, kaufman, sum_rows
 
@@ -67,8 +67,8 @@ def answer_large_potts(arrays: Arrays) -> Answer:
     method = f"{CFTP}, 8,000 draws"
     answer.energy[method], answer.variance[method] = float(log_prob.mean()), float(log_prob.var())
     answer.moments[EQUAL] = {method: float(log_prob.mean()) / (2 * side**2 * coupling)}
-    error = float(log_prob.std() / math.sqrt(len(log_prob)))
-    answer.statistics["standard error of the energy"] = error
+    answer.errors = moment_errors(log_prob)
+    answer.errors[EQUAL] = answer.errors["energy"] / (2 * side**2 * coupling)
     return answer
 
 

@@ -1,4 +1,4 @@
-"""The parameters of the reference targets, rounded to single precision, as the package holds them."""
+"""The parameters of the reference targets, in single precision, as the package holds them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -109,7 +109,11 @@ def grids_11() -> Made:
 def crf_8x8_q3() -> Made:
     rng, edges = np.random.default_rng(33), grid_edges(8)
     weights = single(rng.standard_normal(len(edges)))
-    return {"edges": edges, "weights": weights, "fields": single(rng.standard_normal((64, 3)) * 0.5)}
+    return {
+        "edges": edges,
+        "weights": weights,
+        "fields": single(rng.standard_normal((64, 3)) * 0.5),
+    }
 
 
 def pack_tables(tables: Sequence[tuple[Sequence[int], NDArray]], sizes: Sequence[int]) -> Made:

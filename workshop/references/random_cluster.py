@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workshop.references.answers import Codes
 
+Integers = NDArray[np.int64]
 FIRST_SWEEPS = 4
 MAX_SWEEPS = 2**14  # fixed before any draw was made
 
@@ -29,7 +30,7 @@ def uniform(seed: int, draw: int, time: int, place: int) -> float:
 
 
 @njit(cache=True)
-def list_bonds(side: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def list_bonds(side: int) -> tuple[Integers, Integers]:
     """Bonds 2 i and 2 i + 1 go from site i to the right and down. Also the four of each site."""
     bonds = np.empty((2 * side * side, 2), np.int64)
     around = np.empty((side * side, 4), np.int64)
@@ -44,7 +45,17 @@ def list_bonds(side: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 @njit(cache=True)
-def reach(start: int, goal: int, without: int, is_open, bonds, around, mark, stamp, queue) -> bool:
+def reach(
+    start: int,
+    goal: int,
+    without: int,
+    is_open: NDArray[np.bool_],
+    bonds: Integers,
+    around: Integers,
+    mark: Integers,
+    stamp: int,
+    queue: Integers,
+) -> bool:
     """Whether `goal` (-1: nothing) is reached from `start`; marks what is reached by `stamp`."""
     queue[0], mark[start] = start, stamp
     first, last = 0, 1
@@ -65,7 +76,16 @@ def reach(start: int, goal: int, without: int, is_open, bonds, around, mark, sta
 
 
 @njit(cache=True)
-def draw_all(draws, side, values, coupling, seed, longest, codes, sweeps) -> None:
+def draw_all(
+    draws: int,
+    side: int,
+    values: int,
+    coupling: float,
+    seed: int,
+    longest: int,
+    codes: Integers,
+    sweeps: Integers,
+) -> None:
     """Write the values `[draws, sites]`, and the sweeps of each draw, -1 if it did not couple."""
     bonds, around = list_bonds(side)
     sites, count = side * side, len(bonds)
@@ -105,7 +125,7 @@ def draw_all(draws, side, values, coupling, seed, longest, codes, sweeps) -> Non
 
 def draw_potts(
     side: int, values: int, coupling: float, draws: int, seed: int
-) -> tuple[Codes, NDArray[np.int64]]:
+) -> tuple[Codes, Integers]:
     """Independent states, and the sweeps that each took. Raises RuntimeError if one failed."""
     codes = np.empty((draws, side * side), np.int64)
     sweeps = np.empty(draws, np.int64)
@@ -115,7 +135,7 @@ def draw_potts(
     return codes, sweeps
 
 
-def count_equal(codes: Codes, side: int) -> NDArray[np.int64]:
+def count_equal(codes: Codes, side: int) -> Integers:
     """The number of bonds of the torus with equal ends, `[n]`."""
     grid = codes.reshape(-1, side, side)
     along, down = grid == np.roll(grid, 1, 1), grid == np.roll(grid, 1, 2)

@@ -27,9 +27,7 @@ def kaufman(rows: int, columns: int, coupling: float, digits: int = 60) -> Torus
     """Ising on a torus without field: B. Kaufman, Physical Review 76, 1232 (1949)."""
     with mpmath.workdps(digits):
         step, centre = mpmath.mpf(10) ** -15, mpmath.mpf(coupling)
-        below, here, above = (
-            _log_z(rows, columns, centre * (1 + k * step)) for k in (-1, 0, 1)
-        )
+        below, here, above = (_log_z(rows, columns, centre * (1 + k * step)) for k in (-1, 0, 1))
         mean = (above - below) / (2 * step)
         variance = (above - 2 * here + below) / step**2
         return TorusMoments(float(here), float(mean), float(variance), math.nan)
@@ -63,7 +61,7 @@ def row_classes(values: int, length: int, relabel: bool) -> NDArray[np.int64]:
         for i in range(length):
             digits[i] = left % values
             left //= values
-        smallest = row
+        smallest = values**length
         for turn in range(2 * length):
             names[:] = -1
             used, number, power = 0, 0, 1
@@ -185,15 +183,13 @@ def raise_row(
     return logs
 
 
-def sum_rows(
-    values: int, side: int, coupling: float, field: float = 0.0
-) -> TorusMoments:
+def sum_rows(values: int, side: int, coupling: float, field: float = 0.0) -> TorusMoments:
     """Moments of the square torus of an even side, in the convention of this module."""
     counts = row_classes(values, side, field == 0)
     half, zeros = weigh_rows(values, side, coupling, field)
     jets = np.empty((4, len(half)))
     logs, sums, sizes = [], [], []
-    for row in np.flatnonzero(counts):
+    for row in np.flatnonzero(counts).tolist():
         scale = raise_row(row, values, side, side // 2, coupling, half, zeros, jets)
         value, slope, bend, zero = jets
         logs.append(2 * scale)
