@@ -140,9 +140,10 @@ def answer_hardcore(arrays: Arrays) -> Answer:
         factors.append(((site,), np.array([0.0, math.log(activity)])))
     whole = eliminate(answer, factors, [2] * 36)
     answer.moments["E sum x"] = {ELIMINATION: whole.energy / math.log(activity)}
-    rows = [row for row in range(64) if not row & row >> 1]
-    fits = np.array([[not row & other for other in rows] for row in rows], float)
-    weight = np.array([activity ** row.bit_count() for row in rows])
+    rows = np.arange(64)
+    rows = rows[rows & rows >> 1 == 0]
+    fits = (rows[:, None] & rows == 0).astype(float)
+    weight = activity ** (rows[:, None] >> np.arange(6) & 1).sum(1)
     answer.log_z[ROWS] = _sum_rows(fits, weight)
     answer.notes.append(f"{round(math.exp(_sum_rows(fits, np.ones(len(rows))))):,} states")
     return answer
