@@ -62,9 +62,9 @@ def answer_large_potts(arrays: Arrays) -> Answer:
     """16 x 16 with three values: no exact method reaches it; draws and their means only."""
     coupling, answer, side = float(arrays["coupling"]), Answer(), 16
     _draw_potts(answer, side, 3, coupling)
-    many, _ = draw_potts(side, 3, coupling, 4_000, SEED + 1)
+    many, _ = draw_potts(side, 3, coupling, 8_000, SEED + 1)
     log_prob = coupling * count_equal(many, side)
-    method = f"{CFTP}, 4,000 draws"
+    method = f"{CFTP}, 8,000 draws"
     answer.energy[method], answer.variance[method] = float(log_prob.mean()), float(log_prob.var())
     answer.moments[EQUAL] = {method: float(log_prob.mean()) / (2 * side**2 * coupling)}
     answer.errors = moment_errors(log_prob)
