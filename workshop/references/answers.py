@@ -48,7 +48,7 @@ class Listing:
         self.log_z = float(top + np.log(total))
         self.p = weight / total
 
-    def average(self, function: Callable[[Codes], Floats]) -> Floats:
+    def average(self, function: Callable[[Codes], NDArray[Any]]) -> Floats:
         """The mean of a function of states `[n, sites]` -> `[n, ...]`."""
         total: Any = 0.0
         for first in range(0, len(self.p), self.chunk):

@@ -23,7 +23,8 @@ TESTS = "tests/test_references.py"
 def write_card(name: str) -> int:
     """Compute a target and write both files. Returns their size in bytes."""
     parameters = PARAMETERS[name]()
-    card, arrays = make_card(name, parameters, answer(name, parameters))
+    card, made = make_card(name, parameters, answer(name, parameters))
+    arrays: dict[str, Any] = made
     FOLDER.mkdir(exist_ok=True)
     np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
     text = yaml.safe_dump(card, sort_keys=False, width=100, allow_unicode=True)

@@ -3,8 +3,10 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workshop.references import listing
 from workshop.references.answers import (
@@ -28,7 +30,10 @@ PROGRAMME = "dynamic programme"
 
 
 def fill(
-    answer: Answer, states: Listing, method: str, moments: Mapping[str, Callable[[Codes], Floats]]
+    answer: Answer,
+    states: Listing,
+    method: str,
+    moments: Mapping[str, Callable[[Codes], NDArray[Any]]],
 ) -> None:
     states.fill(answer, method, SEED)
     for name, moment in moments.items():
@@ -232,7 +237,7 @@ def answer_blocks(arrays: Arrays) -> Answer:
     states.fill(answer, LISTED, SEED)
     pairs = {"P(Pazzi = Salviati)": (9, 12), "P(Bischeri = Medici)": (3, 8)}
 
-    def equal(x: Codes) -> Floats:
+    def equal(x: Codes) -> NDArray[np.bool_]:
         return np.stack([x[:, one] == x[:, other] for one, other in pairs.values()], 1)
 
     for name, value in zip(pairs, states.average(equal), strict=True):
