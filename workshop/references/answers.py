@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]  # numbers of the sites' values, [states, sites]
+Statistic = Callable[[Codes], NDArray[Any]]  # states [n, sites] -> [n, ...]
 DRAWS = 2000  # of each target
 SEED = 72  # of the draws
 
@@ -48,7 +49,7 @@ class Listing:
         self.log_z = float(top + np.log(total))
         self.p = weight / total
 
-    def average(self, function: Callable[[Codes], NDArray[Any]]) -> Floats:
+    def average(self, function: Statistic) -> Floats:
         """The mean of a function of states `[n, sites]` -> `[n, ...]`."""
         total: Any = 0.0
         for first in range(0, len(self.p), self.chunk):

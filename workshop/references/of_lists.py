@@ -2,8 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from workshop.references.answers import (
     Codes,
     Floats,
     Listing,
+    Statistic,
     binary_codes,
     list_binary,
     list_codes,
@@ -33,7 +33,7 @@ def fill(
     answer: Answer,
     states: Listing,
     method: str,
-    moments: Mapping[str, Callable[[Codes], NDArray[Any]]],
+    moments: Mapping[str, Statistic],
 ) -> None:
     states.fill(answer, method, SEED)
     for name, moment in moments.items():
