@@ -238,15 +238,12 @@ def answer_poisson_ring(arrays: Arrays) -> Answer:
     laws = answer.mean.pop(ELIMINATION)
     answer.mean[ELIMINATION] = laws @ np.arange(TRUNCATED)
     longer = ring_factors(log_rates, g, 70)
-    z = first = second = None
+    z, first, second = np.eye(70), np.zeros((70, 70)), np.zeros((70, 70))
     for site in range(sites):
         log = longer[site][1][:, None] + longer[sites + 1][1]
         p, pf, pff = np.exp(log), np.exp(log) * log, np.exp(log) * log**2
-        if z is None:
-            z, first, second = p, pf, pff
-        else:
-            second = z @ pff + 2 * first @ pf + second @ p
-            z, first = z @ p, z @ pf + first @ p
+        second = z @ pff + 2 * first @ pf + second @ p
+        z, first = z @ p, z @ pf + first @ p
     total, mean = np.trace(z), np.trace(first) / np.trace(z)
     method = "trace of a product of matrices, cut at 70"
     answer.log_z[method], answer.energy[method] = math.log(total), float(mean)
@@ -263,5 +260,7 @@ def ring_factors(log_rates: Floats, g: float, values: int) -> list[Factor]:
     for site, log_rate in enumerate(log_rates):
         factors.append(((site,), log_rate * x - factorial))
     for site in range(len(log_rates)):
-        factors.append(((site, (site + 1) % len(log_rates)), -g * (x[:, None] - x) ** 2))
+        factors.append(
+            ((site, (site + 1) % len(log_rates)), (-g * (x[:, None] - x) ** 2).astype(np.float64))
+        )
     return factors

@@ -63,7 +63,7 @@ def answer_large_potts(arrays: Arrays) -> Answer:
     coupling, answer, side = float(arrays["coupling"]), Answer(), 16
     _draw_potts(answer, side, 3, coupling)
     many, _ = draw_potts(side, 3, coupling, 8_000, SEED + 1)
-    log_prob = coupling * count_equal(many, side)
+    log_prob = (coupling * count_equal(many, side)).astype(np.float64)
     method = f"{CFTP}, 8,000 draws"
     answer.energy[method], answer.variance[method] = float(log_prob.mean()), float(log_prob.var())
     answer.moments[EQUAL] = {method: float(log_prob.mean()) / (2 * side**2 * coupling)}
@@ -79,7 +79,7 @@ def _add(answer: Answer, method: str, moments: TorusMoments) -> None:
 
 def _draw_potts(answer: Answer, side: int, values: int, coupling: float) -> None:
     answer.codes, sweeps = draw_potts(side, values, coupling, DRAWS, SEED)
-    answer.log_prob = coupling * count_equal(answer.codes, side)
+    answer.log_prob = (coupling * count_equal(answer.codes, side)).astype(np.float64)
     answer.drawn = f"{CFTP} on the bonds of the random-cluster model"
     answer.statistics["most sweeps"] = float(sweeps.max())
     answer.mean[SYMMETRY] = np.full((side**2, values), 1 / values)
