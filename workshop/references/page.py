@@ -23,7 +23,7 @@ def refresh(page: str) -> str:
 def _values(cards: dict[str, Any]) -> str:
     """Values and methods, a row a target."""
     lines = [
-        "| name | sites | log Z | mean log pi | its variance | other moments | log Z by |"
+        "| name | sites | log Z | mean log pi | its variance | other moments | by |"
         " largest difference | draws |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -33,7 +33,7 @@ def _values(cards: dict[str, Any]) -> str:
         others = "; ".join(f"{key} {entry['value']:.8g}" for key, entry in moments.items())
         log_z = card["log_z"]
         value = "not known" if log_z is None else f"{log_z['value']:.8f}"
-        methods = card["mean"]["by"] if log_z is None else log_z["by"]
+        methods = energy["by"] if log_z is None else log_z["by"]
         cells = [
             f"`{name}`",
             str(card["sites"]),
