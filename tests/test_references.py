@@ -107,7 +107,7 @@ def agrees(name):
     """All methods again, against the card and each other."""
     card, found = read_card(name), answer(name, lw.reference(name).arrays)
     for value in found.log_z.values():
-        assert value == pytest.approx(card["log_z"]["value"], abs=1e-7)
+        assert value == pytest.approx(card["log_z"]["value"], abs=5e-7)
     entries = card["moments"]
     for key, values in {
         "energy": found.energy,
