@@ -11,7 +11,7 @@ READY_BENCH := .venv/.installed-bench
 READY_DOCS := .venv/.installed-docs
 READY_RELEASE := .venv/.installed-release
 
-.PHONY: help demo test test-quick test-all test-avx2 test-slurm lint docs mutants quick paper report bench data release packages clean
+.PHONY: help demo test test-quick test-all test-avx2 test-slurm lint docs mutants quick paper report bench references data release packages clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ report: $(READY) ## write outputs/report/index.html, our results compared with t
 
 bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (most of an hour, on an idle machine)
 	@$(BIN)/python -m workshop.bench --out docs/results/bench.csv
+
+references: $(READY_DEV) ## compute all reference targets anew: cards, draws and their page (some minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m workshop.references
 
 data: $(READY) ## fetch and check every data set; the folder LATTICEWORK_DATA is searched first
 	@$(BIN)/python -m latticework.scripts.fetch_data

@@ -25,6 +25,11 @@ from latticework.sampling.adaptation import (
 )
 from latticework.sampling.chain import Reading as Reading, run_chain as run_chain
 from latticework.sampling.adaptation import CycleControl as CycleControl
+from latticework.sampling.perfect import (
+    NotCoupledError as NotCoupledError,
+    NotMonotoneError as NotMonotoneError,
+    perfect as perfect,
+)
 from latticework.sampling.result import SampleResult as SampleResult
 from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning, sample as sample
 from latticework.sampling.tuning.race import race as race
@@ -89,6 +94,11 @@ from latticework.models.quadratic import (
 )
 from latticework.models.rated_rbm import RatedRBM as RatedRBM
 from latticework.models.rbm import RBM as RBM
+from latticework.models.references.catalogue import (
+    ReferenceTarget as ReferenceTarget,
+    reference as reference,
+    references as references,
+)
 from latticework.models.regression import (
     BinaryRegression as BinaryRegression,
     synthetic_regression as synthetic_regression,

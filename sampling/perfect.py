@@ -1,0 +1,124 @@
+"""Independent draws that have exactly the law of a model: coupling from the past.
+
+A law is monotone if no site becomes less probable when another rises: models of two values without
+a negative coupling, whatever their fields. `samplers.compiled.coupling` has the algorithm.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from latticework.models.base import EnergyModel
+from latticework.models.forms import GraphForm, LatticeForm, RBMForm
+from latticework.samplers.base import require_count
+from latticework.samplers.compiled import coupling
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError, form_of
+from latticework.samplers.compiled.jit import over_chains
+from latticework.samplers.compiled.philox import step_keys
+
+FIRST_SWEEPS = 16  # of the first attempt at a draw
+NANOSECONDS = 40_000.0  # of the first attempts at a draw of a hundred sites, roughly
+
+
+class NotMonotoneError(ValueError):
+    """The law of a model is not known to be monotone."""
+
+
+class NotCoupledError(RuntimeError):
+    """A draw did not couple within the sweeps that were allowed to it."""
+
+
+class CoupledDraws(NamedTuple):
+    x: Tensor  # [draws, sites]
+    sweeps: NDArray[np.int64]  # [draws], of the attempt that coupled: a power of 2
+
+
+def perfect(
+    model: EnergyModel, draws: int = 1000, seed: int = 0, *, max_sweeps: int = 2**16
+) -> Tensor:
+    """Independent draws `[draws, sites]` from exactly the law of `model`, without a burn-in.
+
+    Serves lattices and graphs of spins without negative couplings, with any fields, and RBMs
+    without negative weights. The same arguments give the same draws, and fewer draws are the first
+    of more. How long a draw takes is random: at low temperature without a field, too long. To leave
+    such draws out would bias the others, so none is returned if one fails.
+
+    Args:
+        model: the target, on the CPU in single precision.
+        draws: how many.
+        seed: seeds the random numbers.
+        max_sweeps: sweeps from the past that are tried for each draw, at most. Choose it before you
+            see any draw.
+
+    Raises:
+        NotMonotoneError: if a coupling is negative, or the model has no such form.
+        NotCoupledError: if a draw needs more than `max_sweeps`.
+    """
+    return couple_from_the_past(model, draws, seed, max_sweeps).x
+
+
+def couple_from_the_past(
+    model: EnergyModel, draws: int, seed: int, max_sweeps: int, first_sweeps: int = FIRST_SWEEPS
+) -> CoupledDraws:
+    """`perfect`, and how many sweeps each draw took.
+
+    The first attempt has `first_sweeps`, each further one twice as many. The draws do not depend on
+    it.
+    """
+    require_count(draws=draws, max_sweeps=max_sweeps)
+    sites = _monotone_sites(model)
+    (key,) = step_keys(1, Generator().manual_seed(seed))
+    states = np.empty((draws, 2, len(sites.offset)), np.uint8)
+    sweeps = np.empty(draws, np.int64)
+    work = NANOSECONDS * draws * len(sites.offset) / 100
+    over_chains(coupling.couple, draws, work, *sites, key, first_sweeps, max_sweeps, states, sweeps)
+    failures = int((sweeps < 0).sum())
+    if failures:
+        raise NotCoupledError(
+            f"{failures} of {draws} draws did not couple in {max_sweeps} sweeps, so there are none:"
+            " draws without these would be biased; give a larger max_sweeps, or sample by "
+            "swendsen_wang or temper=True, which are not exact in finite time"
+        )
+    x = torch.from_numpy(states[:, 0, : model.domain.dim].astype(np.float32))
+    return CoupledDraws(x, sweeps)
+
+
+def _monotone_sites(model: EnergyModel) -> coupling.MonotoneSites:
+    """The sites of the model. Raises NotMonotoneError for a law that may not be monotone."""
+    try:
+        form = form_of(model)
+    except NoCompiledKernelError as error:
+        raise NotMonotoneError(f"perfect draws need a Lattice, Graph or RBM: {error}") from error
+    if isinstance(form, LatticeForm):
+        sites = coupling.sites_of_lattice(form)
+        if (sites.slope < 0).any():
+            raise _not_monotone(f"the coupling of all sites is {sites.slope[0] / 8:.6g}")
+        return sites
+    if isinstance(form, GraphForm):
+        worst = int(form.price.argmin()) if len(form.price) else 0
+        if (form.price < 0).any():
+            one, other = form.edges[worst]
+            raise _not_monotone(f"edge ({one}, {other}) has the weight {form.price[worst] / 2:.6g}")
+        return coupling.sites_of_graph(form)
+    if isinstance(form, RBMForm):
+        if (form.weight < 0).any():
+            visible, hidden = np.unravel_index(form.weight.argmin(), form.weight.shape)
+            weight = form.weight.min()
+            raise _not_monotone(
+                f"visible {visible} and hidden {hidden} have the weight {weight:.6g}"
+            )
+        return coupling.sites_of_rbm(form)
+    raise NotMonotoneError(
+        f"perfect draws need a Lattice, Graph or RBM, got a {type(model).__name__}; "
+        "a DenseIsing is also a Graph: Graph.from_scipy(matrix)"
+    )
+
+
+def _not_monotone(negative: str) -> NotMonotoneError:
+    return NotMonotoneError(
+        f"coupling from the past needs couplings that are not negative, and {negative}; sample by "
+        "gibbs_sweep or with temper=True, which are not exact in finite time"
+    )

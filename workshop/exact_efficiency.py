@@ -1,0 +1,162 @@
+"""Exact efficiencies of kernels on targets whose states can be listed: no Monte Carlo error.
+
+python -m workshop.exact_efficiency   # writes the table of docs/efficiency.md, a CSV and a figure
+
+With P the matrix of a step, pi the target and h a centred function, the asymptotic variance of the
+mean of h over that in independent draws is (2 <h, Y> - <h, h>) / <h, h> in pi, where
+(I - P + 1 pi) Y = h. It is how many steps are worth one independent draw. The matrices are the
+enumerated laws of tests/exactness.py, written from the papers. A kernel with several closed classes
+makes the equation singular, and its inefficiency is infinite.
+
+Left out: AVG, PAVG, DHAMS and EDLP, whose steps have continuous noise; PT-DMALA and Tempered, whose
+states are of several replicas; samplers that adapt or relax.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import latticework as lw
+from latticework.experiments.papers.docs_pages import replace_block
+from latticework.sampling.checking.targets import Target
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import exactness  # noqa: E402 - of the folder of the tests
+
+Matrix = NDArray[np.float64]
+SITES = 6  # of the page
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "efficiency.md"
+SINGULAR = 1e-10  # a smallest singular value that stands for zero
+
+
+class Kernel(NamedTuple):
+    sampler: Any
+    law: Callable[[Any, Target], Any]
+
+
+class Efficiency(NamedTuple):
+    """Steps for one independent draw of each function; infinite if classes are closed."""
+
+    inefficiency: Matrix
+    gap: float  # 1 - the second largest modulus of an eigenvalue
+    classes: int  # eigenvalues at 1
+
+
+def kernels() -> dict[str, Kernel]:
+    return {
+        "gibbs_sweep": Kernel(lw.GibbsSweep(), exactness.gibbs_sweep),
+        "metropolis_sweep": Kernel(lw.MetropolisSweep(), exactness.metropolis_sweep),
+        "gibbs(scan=random)": Kernel(lw.Gibbs(1, "random"), exactness.gibbs),
+        "random_walk": Kernel(lw.RandomWalk(1), exactness.random_walk),
+        "gwg": Kernel(lw.GWG(), exactness.gwg),
+        "gwg(flips=2)": Kernel(lw.GWG(2), exactness.gwg),
+        "locally_balanced": Kernel(lw.LocallyBalanced(), exactness.locally_balanced),
+        "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), exactness.dmala),
+        "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), exactness.dmala),
+        "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), exactness.dlmc),
+        "pafs(length=2)": Kernel(lw.PAFS(2), exactness.pafs),
+        "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), exactness.hamming_ball),
+        "swendsen_wang": Kernel(lw.SwendsenWang(), exactness.swendsen_wang),
+    }
+
+
+def targets(sites: int) -> dict[str, Target]:
+    pairs = [[i, j] for i in range(sites) for j in range(i)]
+    rng = np.random.default_rng(sites)
+    weights = (rng.standard_normal(len(pairs)) / np.sqrt(sites)).tolist()
+    field = (0.2 * rng.standard_normal(sites)).tolist()
+    ring = [[i, (i + 1) % sites] for i in range(sites)]
+    return {
+        "ring, coupling 0.5": Target(lw.Graph(ring, 0.5)),
+        "ring, coupling 0.9": Target(lw.Graph(ring, 0.9)),
+        "spin glass with a field": Target(lw.Graph(pairs, weights, field)),
+    }
+
+
+def measure(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
+    """The efficiency of a kernel for each column of `functions` `[states, n]`."""
+    modulus = np.sort(np.abs(np.linalg.eigvals(matrix)))[::-1]
+    classes = int((np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum())
+    system = np.eye(len(law)) - matrix + law
+    centred = functions - law @ functions
+    if np.linalg.svd(system, compute_uv=False)[-1] < SINGULAR:
+        return Efficiency(np.full(functions.shape[1], np.inf), 0.0, classes)
+    solved = np.linalg.solve(system, centred)
+    variance = law @ centred**2
+    inefficiency = (2 * law @ (centred * solved) - variance) / variance
+    return Efficiency(inefficiency, float(1 - modulus[1]), classes)
+
+
+def table(sites: int) -> pd.DataFrame:
+    """A row a target and kernel."""
+    rows = []
+    for name, target in targets(sites).items():
+        energy = target.log_prob[:, None]
+        total = (2 * target.z - 1).sum(1, keepdims=True)
+        functions = np.concatenate((energy, total, target.z), 1)
+        for label, kernel in kernels().items():
+            if label == "swendsen_wang" and not name.startswith("ring"):
+                continue  # it has no negative couplings
+            law = kernel.law(kernel.sampler, target)
+            matrix = law.after[-1]
+            efficiency = measure(matrix, target.law, functions)
+            energy_steps, total_steps, *site_steps = efficiency.inefficiency.tolist()
+            rows.append(
+                {
+                    "target": name,
+                    "sampler": label,
+                    "energy": energy_steps,
+                    "sum of spins": total_steps,
+                    "worst site": max(site_steps),
+                    "spectral gap": efficiency.gap,
+                    "closed classes": efficiency.classes,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def refresh(page: str, frame: pd.DataFrame) -> str:
+    """The page with the table of `frame`."""
+    shown = frame.drop(columns="target").replace(np.inf, "infinite")
+    parts = []
+    for name in frame["target"].unique():
+        rows = shown[frame["target"] == name]
+        parts.append(f"### {name.capitalize()}\n\n{rows.to_markdown(index=False, floatfmt='.3g')}")
+    return replace_block(page, "efficiency", "\n\n".join(parts))
+
+
+def draw_figure(frame: pd.DataFrame, file: Path) -> None:
+    """Steps for one independent draw of the worst site, a panel a target."""
+    names = list(frame["target"].unique())
+    figure, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 4), sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        part = frame[frame["target"] == name]
+        axis.barh(part["sampler"], part["worst site"])
+        axis.set(title=name, xscale="log", xlabel="steps for one independent draw")
+    figure.tight_layout()
+    figure.savefig(file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sites", type=int, default=SITES, help="2^sites states; 6 takes seconds")
+    parser.add_argument("--out", type=Path, default=Path("build/efficiency"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    frame = table(arguments.sites)
+    if arguments.sites == SITES:
+        PAGE.write_text(refresh(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
+    frame.to_csv(arguments.out / "exact_efficiency.csv", index=False, float_format="%.6g")
+    draw_figure(frame, arguments.out / "exact_efficiency.svg")
+    print(frame.to_string(index=False, float_format="%.4g"))
+
+
+if __name__ == "__main__":
+    main()
