@@ -51,5 +51,5 @@ def compare(
 def _entries(mean: Tensor, domain: Any) -> Tensor:
     """The entries of a state that have a row in `summary`: values that the sites have."""
     if isinstance(domain, Mixed):
-        return mean[domain.allowed(torch.arange(domain.dim))]
+        return mean[domain.allowed_values(torch.arange(domain.dim))]
     return mean.flatten()

@@ -44,6 +44,9 @@ def build_subset(arrays: Arrays) -> EnergyModel:
 class Knapsack(nn.Module):
     """Log pi of one choice in each group: its value, or -inf above the capacity."""
 
+    values: Tensor
+    weights: Tensor
+
     def __init__(self, values: Tensor, weights: Tensor) -> None:
         super().__init__()
         self.register_buffer("values", values)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from latticework.models.dense_ising import DenseIsing
 from latticework.models.graph import Graph
-from latticework.models.ising import DenseIsing
 from latticework.models.references.definition import (
     Arrays,
     Definition,

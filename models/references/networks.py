@@ -32,7 +32,7 @@ def build_network(arrays: Arrays) -> EnergyModel:
     for size in sizes:
         labels.append([next(words) for _ in range(size)])
     network = Factors(tables_of(arrays), sizes, names, labels)
-    return network.given(
+    return network.condition_on(
         dict(zip(arrays["known"].tolist(), arrays["evidence"].tolist(), strict=True))
     )
 

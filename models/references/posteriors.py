@@ -17,6 +17,9 @@ class Selection(nn.Module):
     R^2 = response' gram^-1 response on the variables that are in.
     """
 
+    gram: Tensor
+    response: Tensor
+
     def __init__(self, gram: Tensor, response: Tensor, rows: int, log_odds: float) -> None:
         super().__init__()
         self.register_buffer("gram", gram)
@@ -52,6 +55,8 @@ class Blocks(nn.Module):
     Densities within and between groups are uniform, and so are the shares of the groups.
     """
 
+    adjacency: Tensor
+
     def __init__(self, adjacency: Tensor) -> None:
         super().__init__()
         self.register_buffer("adjacency", adjacency)
@@ -75,6 +80,9 @@ def build_blocks(arrays: Arrays) -> Function:
 class TwoModes(nn.Module):
     """A mixture of two products: all sites probable with weight w, improbable with 1 - w."""
 
+    parts: Tensor
+    odds: Tensor
+
     def __init__(self, weight: float, high: float) -> None:
         super().__init__()
         self.register_buffer("parts", torch.tensor([weight, 1 - weight]).log())
@@ -92,6 +100,8 @@ def build_two_modes(arrays: Arrays) -> Function:
 
 class PoissonRing(nn.Module):
     """Log pi = sum x_i log r_i - log x_i! - g (x_i - x_(i+1))^2 around a ring."""
+
+    log_rates: Tensor
 
     def __init__(self, log_rates: Tensor, smoothness: float) -> None:
         super().__init__()
