@@ -181,26 +181,31 @@ def test_exact_agrees(name):
 
 
 def flipped(ref):
-    """Draws of which a tenth have another value at the site with the most variance."""
-    x, variance = ref.draws.clone(), ref.draws.var(0)
-    site = int((variance if variance.ndim == 1 else variance.sum(-1)).argmax())
+    """Draws of which a tenth have another value at one site: that of the surest value."""
+    x, mean = ref.draws.clone(), ref.mean
+    sure = (mean - 0.5).abs() if mean.ndim == 1 else mean.amax(-1)
+    site = int(sure.argmax())
     tenth = x[::10, site]
     x[::10, site] = 1 - tenth if x.ndim == 2 else tenth.roll(1, -1)
     return x
 
 
 CHECKED = ["select_10", "knapsack_8x4"]
-CHECKED_SLOWLY = ["ising16_field", "pmj_cubic_60", "crf_8x8_q3", "rbm_24x16", "sk_20"]
+CHECKED_SLOWLY = ["ising16_field", "crf_8x8_q3", "rbm_24x16"]
 
 
 @pytest.mark.parametrize(
     "name", [*CHECKED, *(pytest.param(name, marks=pytest.mark.slow) for name in CHECKED_SLOWLY)]
 )
 def test_check_draws_passes_and_sees_one_flipped_site(name):
+    """On targets where the chains that `check_draws` compares with mix."""
     ref = lw.reference(name)
-    report = lw.check_draws(ref.draws, ref.model, log_prob=ref.log_prob)
+    steps = 1000 if name in CHECKED_SLOWLY else None
+    if name == "rbm_24x16":
+        steps = 20_000  # a site a step
+    report = lw.check_draws(ref.draws, ref.model, log_prob=ref.log_prob, steps=steps)
     assert report.passed, report
-    assert not lw.check_draws(flipped(ref), ref.model).passed
+    assert not lw.check_draws(flipped(ref), ref.model, steps=steps).passed
 
 
 # The exact methods themselves, on targets small enough to list.

@@ -56,6 +56,8 @@ def test_a_wheel_has_one_top_level_package(wheel):
     assert "latticework/conf/experiment/rbm_sampling.yaml" in names
     assert "latticework/conf/sampler/dmala.yaml" in names
     assert any(name.startswith("latticework/models/mini_bert/") for name in names)
+    cards = {name for name in names if name.startswith("latticework/models/references/cards/")}
+    assert len(cards) == 2 * len(list((ROOT / "models/references/cards").glob("*.yaml")))
     folders = ("conf", "data", "experiments", "models", "samplers", "sampling", "scripts")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.[py][ya]*")]
     ours = {f"latticework/{f.relative_to(ROOT)}" for f in files if f.suffix in (".py", ".yaml")}
