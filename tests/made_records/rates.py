@@ -11,7 +11,7 @@ import numpy as np
 from fakes import fake, noise
 
 from latticework.experiments.records.record import Record
-from made_records.building import SEEDS, Made, each, ends
+from made_records.building import SEEDS, Made, each, ends, facts
 
 GIBBS, SP, HERDING, FPCD = (
     "block_gibbs",
@@ -190,13 +190,16 @@ def trained_models(**levels: float) -> list[Record]:
     ]
 
 
-def costs(
-    usps: float = 2.0, mnist: float = 7.0, usps_herding: float = 2.5, mnist_herding: float = 6.0
-) -> list[Record]:
-    """How many times the seconds of Gibbs the rates samplers take for a sample."""
+def similar_costs(herding: float = 1.2) -> list[Record]:
+    """How many times the seconds of rates-FPCD rates-herding takes for a sample."""
+    return facts("seconds_per_step", {FPCD: 1.0, HERDING: herding})
+
+
+def costs(usps: float = 2.0, mnist: float = 7.0) -> list[Record]:
+    """How many times the seconds of Gibbs rates-FPCD takes for a sample."""
     records = []
-    for data, fpcd, herding in (("usps", usps, usps_herding), ("mnist", mnist, mnist_herding)):
-        times = {GIBBS: 1.0, FPCD: fpcd, HERDING: herding}
+    for data, fpcd in (("usps", usps), ("mnist", mnist)):
+        times = {GIBBS: 1.0, FPCD: fpcd}
         for name, seed in product(times, SEEDS):
             record = fake(
                 sampler=name,
@@ -429,8 +432,11 @@ MADE: dict[str, Made] = {
     }),
     "rates-tradeoffs-spurious": Made(large_steps, each(("herding", "fpcd"), 0.02)),
     "rates-tradeoffs-robust": Made(large_steps, each(("herding_loss",), 40.0)),
-    "rates-cost-similar": Made(costs, {
-        **each(("usps_herding",), 20.0), **each(("mnist_herding",), 0.5),
+    "rates-fig2-similar": Made(similar_costs, {
+        **each(("herding",), 3.0), **each(("herding",), 0.3),
+    }),
+    "rates-fig2-similar-mnist": Made(similar_costs, {
+        **each(("herding",), 3.0), **each(("herding",), 0.3),
     }),
     "rates-cost": Made(costs, {
         **each(("usps",), 1.0), **each(("usps",), 4.0),
