@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from latticework.data.files import MissingFileError, Source, find
 
-Content = TypeVar("Content")  # of the files
+Content = TypeVar("Content")  # what a file holds
 Loaded = TypeVar("Loaded")
 
 

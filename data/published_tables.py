@@ -24,7 +24,7 @@ MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may b
 
 
 class Content(NamedTuple):
-    features: pd.DataFrame  # of numbers
+    features: pd.DataFrame  # all numbers
     targets: NDArray  # [n], in [0, 1]
     tested: NDArray | None = None  # [n], whether it is in the publisher's test part
 

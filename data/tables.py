@@ -38,7 +38,10 @@ class COMPAS(PublishedTable):
     """
 
     name: ClassVar[str] = "compas"
-    shape: ClassVar[tuple[int, int]] = (7_214, 53)  # of the file, before any filter
+    shape: ClassVar[tuple[int, int]] = (
+        7_214,
+        53,
+    )  # rows and columns of the file, before any filter
     binary: ClassVar[bool] = True
     numbers: ClassVar[list[str]] = [
         "priors_count",

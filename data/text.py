@@ -41,7 +41,7 @@ from latticework.data.files import (
 log = logging.getLogger(__name__)
 WORD = re.compile(r"[a-z]{2,}")
 SENTENCE_END = re.compile(r"(?:[.!?]+(?:\s+|(?=<)|$)|<br\s*/?>\s*)+")
-PIECES = 2  # of a review that is cut
+PIECES = 2  # parts of a review that is cut
 LARGEST = (80_000, 10_000, 10_000)  # the paper's splits
 PUBLISHED = 50_000  # reviews of IMDB
 

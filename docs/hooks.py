@@ -40,7 +40,7 @@ API = {  # pages of the public names, whose modules begin like this
     "samplers": ("For samplers", "samplers.base"),
     "models": ("Models", "models"),
 }
-COLUMNS = {  # of the benchmark's table, on the page of a sampler
+COLUMNS = {  # columns of the benchmark's table that a sampler's page shows
     "target": "target",
     "rank/evaluation": "rank by evaluations",
     "rank/second": "rank by seconds",

@@ -6,7 +6,7 @@ import torch
 SENSORS, PLACES = torch.linspace(0, 1, 12)[:, None], torch.linspace(0, 1, 40)
 REACH = 0.04 + 0.1 * SENSORS * (1 - SENSORS)
 SEEN = torch.exp(-(((SENSORS - PLACES) / REACH) ** 2))
-PRICE = 2.0  # of a sensor, in places
+PRICE = 2.0  # price of a sensor, in places
 
 
 def log_prob(x):

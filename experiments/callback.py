@@ -30,7 +30,7 @@ from latticework.experiments.runs.outcomes import Outcome, RunCounter, collect_r
 from latticework.experiments.runs.sweeps import sweep_of_command
 from latticework.experiments.runs.validation import check_command
 
-FINISHED_OUTCOMES = ("finished", "finished before")  # of an Outcome
+FINISHED_OUTCOMES = ("finished", "finished before")  # what an Outcome may say
 
 
 class RunCallback(Callback):
@@ -40,7 +40,7 @@ class RunCallback(Callback):
     concluded from the times of files, which another machine may have written.
     """
 
-    counter: RunCounter | None = None  # of a sweep's runs
+    counter: RunCounter | None = None  # counts a sweep's runs
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.outcomes: list[Outcome] = []

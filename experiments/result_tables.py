@@ -128,7 +128,7 @@ def _format_numbers(numbers: Sequence[KeyNumber], *, has_spreads: bool) -> str:
             texts.add(number.value)
         else:
             values.append(number.value)
-    if texts:  # of chains that disagree, each may have its own, such as an infinite R-hat
+    if texts:  # chains that disagree may each have their own, such as an infinite R-hat
         texts |= {format_estimate(Estimate(value)) for value in values}
         first, *others = sorted(texts)
         is_short = len(texts) <= MAX_LISTED_TEXTS

@@ -40,7 +40,7 @@ SLOW = 1.0  # seconds a burst; fewer turns from there on
 QUICK = 10_000  # sites of all chains of a quick run
 TRACED = 16  # chains of a trace
 DRAWS = 1_000
-PANELS = 3  # of a figure
+PANELS = 3  # panels of a figure
 FEWEST = 100  # draws from which effective sample sizes are estimated
 
 
@@ -49,8 +49,8 @@ class Effort:
     """How long to measure. Seconds."""
 
     turns: int
-    burst: float  # of one contender in a turn
-    trace: float  # of a sampler on a model; 0 for no effective sample sizes
+    burst: float  # seconds of one contender in a turn
+    trace: float  # seconds of a sampler on a model; 0 for no effective sample sizes
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("readme", "field", "mlp", "categories")
 GRAPHS = ("torus", "regular", "gnm", "power", "sk")
-COUPLING, BIAS = 0.1, 0.2  # of lattices
+COUPLING, BIAS = 0.1, 0.2  # parameters of lattices
 
 
 def function_of(kind: str, sizes: tuple[int, ...], lib: Any) -> Callable[[Any], Any]:

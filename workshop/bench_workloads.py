@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-SIDES = (3, 10, 32, 100, 316, 1000)  # of square lattices: 9 to 10^6 sites
+SIDES = (3, 10, 32, 100, 316, 1000)  # sides of square lattices: 9 to 10^6 sites
 CHAINS = (1, 10, 100, 1_000, 10_000)
 ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
 ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default

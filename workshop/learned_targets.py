@@ -149,7 +149,7 @@ def free_energy(model: Any, steps: int) -> pd.DataFrame:
 def log_weights(energy: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log of the target over the mean of the levels' laws, for draws `[..., levels]`."""
     values = np.multiply.outer(b, energy.ravel())  # [levels, draws]
-    slope = energy.reshape(-1, len(b)).mean(0)  # of log Z along b
+    slope = energy.reshape(-1, len(b)).mean(0)  # slope of log Z along b
     log_z = np.append(0, np.cumsum((slope[1:] + slope[:-1]) / 2 * np.diff(b)))
     for _ in range(30):
         mean = np.logaddexp.reduce(values - log_z[:, None], 0)

@@ -40,7 +40,7 @@ class Found(NamedTuple):
     high: float = math.inf
 
 
-Contender = Callable[[int, int], Found]  # of units and a seed
+Contender = Callable[[int, int], Found]  # takes units and a seed
 
 
 def tempering(model: Any, kernel: Tempered) -> Contender:

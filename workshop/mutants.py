@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_OUT = (".*", "__pycache__", "build", "outputs", "multirun", "cache", "wandb")  # of the copy
+LEFT_OUT = (
+    ".*",
+    "__pycache__",
+    "build",
+    "outputs",
+    "multirun",
+    "cache",
+    "wandb",
+)  # left out of the copy
 # The tests for a file of a room: those of this list that use it or have its name, or else the
 # whole list. In other rooms: all tests that use it or have its name.
 TESTS = {

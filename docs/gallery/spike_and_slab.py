@@ -59,7 +59,7 @@ model = Switches(draw_coefficients(x))
 state = sampler.init(x, model)
 states = Binary(FEATURES).enumerate()
 bits = 2 ** torch.arange(FEATURES)
-place = torch.argsort((states.long() * bits).sum(1))  # of each number in `states`
+place = torch.argsort((states.long() * bits).sum(1))  # the row of each number in `states`
 counts = torch.zeros(len(states))
 with torch.no_grad():
     for step in range(2000):

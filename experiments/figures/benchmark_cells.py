@@ -144,7 +144,7 @@ class Growth:
     target: str
     sampler: str
     costs: dict[int, dict[int, float]]  # by number of sites and seed
-    records: list[Record]  # of `costs`
+    records: list[Record]  # the records behind `costs`
     note: str = ""  # why no exponent is fitted
 
     @property

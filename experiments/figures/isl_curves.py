@@ -14,7 +14,7 @@ from latticework.experiments.figures.line_names import label_lines_and_legend
 from latticework.experiments.records import estimates, grouping, labels
 from latticework.experiments.records.record import Record
 
-PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # of options, by their group
+PHRASES = {"negatives": "trained by {}", "start": "{} start"}  # phrases for options, by their group
 OWN_BETA = ", own beta"  # the end of the name of a line whose beta changes along it
 TICKS = (1, 2, 4, 10, 40, 200)  # times the nats around the level of the training rows
 

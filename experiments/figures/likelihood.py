@@ -14,7 +14,7 @@ from latticework.experiments.records import estimates, grouping, labels, likelih
 from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 
-RATE = "task.candidates.learn.optimiser.lr"  # of learning, where the records of a row differ in it
+RATE = "task.candidates.learn.optimiser.lr"  # where the records of a row differ in it
 PAPER = {"gibbs": "Gibbs", "gwg": "GWG", "dula": "DULA", "dmala": "DMALA"}  # columns of its Table 1
 DIRECTIONS = {"forward_AIS": "-", "reverse_AIS": "--"}
 MOVED_TO_LOG_Z = ("ladders", "normalisers")
@@ -230,7 +230,7 @@ def progress(records: list[Record]) -> plot.Plot:
     """
     records = grouping.require_records_with(records, "beta", "forward", "ess", task="ais")
     by_sampler = grouping.group_by(labels.sampler_key, records)
-    line_numbers: dict[str, int] = {}  # of the settings, the same in all panels
+    line_numbers: dict[str, int] = {}  # places of the settings, equal in all panels
     panels = []
     for key in sorted(by_sampler, key=labels.sampler_order):
         series = []

@@ -19,7 +19,7 @@ from latticework.experiments.figures.style import BAND, GREY
 
 LEGEND_LINE_INCHES = 0.15  # inches of a line of a legend
 LABEL_CHARACTERS = 24  # characters of a line of a name
-MIN_VISIBLE_BAND = 0.01  # of the panel's height: a narrower band is hidden by its line
+MIN_VISIBLE_BAND = 0.01  # share of the panel's height: a line hides a narrower band
 ARROWS = "\N{UPWARDS ARROW}\N{DOWNWARDS ARROW}"
 SPREAD_ROUNDS = 200  # rounds in which names are moved apart
 

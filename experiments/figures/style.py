@@ -26,7 +26,7 @@ DASHES = ("-", "--", "-.", ":")
 SPACING = 0.15  # between the markers of a line, as a share of the panel's diagonal
 PAGE_INCHES = 7.2  # inches: the width of two panels and of a page
 GREY = "#666666"
-BAND = "band: one standard deviation"  # of `describe_band`
+BAND = "band: one standard deviation"  # the text of `describe_band`
 
 
 def colour(key: tuple[str, int], place: int = 0, of: int = 1) -> Any:

@@ -20,7 +20,7 @@ from latticework.experiments.records.record import Record
 
 Entries = dict[str, dict[str, Any]]  # by sampler, a sentence with its completions
 
-COLUMNS = {  # of the scores in a record, in the paper's order
+COLUMNS = {  # columns of the scores in a record, in the paper's order
     "self_bleu": "self-BLEU",
     "self_2": "unique 2-grams, self",
     "self_3": "unique 3-grams, self",

@@ -33,8 +33,8 @@ MAX_ENTRY_CHARACTERS = 4096
 TARGET_BUNDLE_BYTES = 200_000  # bytes of a bundle
 # Keys of the configuration that a bundle leaves out.
 ELSEWHERE = ("outputs", "logger", "figures", "tables", "scales", "also", "force")
-SOURCES = ("root", "cache")  # of its `data`
-MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # of the overrides
+SOURCES = ("root", "cache")  # keys of its `data`
+MACHINE = ("outputs", "device", "threads", "data.root", "data.cache")  # keys of overrides
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from latticework.experiments.records.record import BUNDLES
 from latticework.experiments.runs.sweeps import declared_sweep
 
 UNKNOWN = "not measured"
-REQUIREMENTS = (  # of an experiment, in docs/reproducing.md
+REQUIREMENTS = (  # requirements of an experiment, in docs/reproducing.md
     "id", "`python run.py experiment=`", "data", "runs", "one core", "GPU", "memory",
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ from latticework.experiments.records.record import Record, versions
 from latticework.experiments.runs import errors, sweeps
 
 log = logging.getLogger(__name__)
-PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # that draw
+PACKAGES = ("latticework", "matplotlib", "numpy", "pandas")  # packages that draw
 OWN_RUNS_FOLDER = "own"  # the folder of figures of runs with other settings
 SWEEP_TABLE = "sweep"  # the name of the table of all of these runs
 PAPER_LIMITS = {"bottom", "top"}  # ends of a vertical axis that fit the paper's settings

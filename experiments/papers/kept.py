@@ -23,7 +23,7 @@ from latticework.experiments.records.estimates import Estimate
 INDEX = "drawn.json"
 MAX_ENTRIES = 300  # drawn experiments that stay
 PNG = ".png"
-SUFFIXES = (".svg", ".csv", ".html", ".json")  # of the texts of a picture
+SUFFIXES = (".svg", ".csv", ".html", ".json")  # suffixes of the texts of a picture
 
 
 def kept_or_drawn(folder: Path | None, stamp: str, draw: Callable[[], Drawn]) -> Drawn:

@@ -13,7 +13,7 @@ from latticework.experiments.papers.exhibits import Exhibit
 from latticework.experiments.papers.run_status import OUTPUTS, ExperimentStatus
 
 MAX_NAMED_PLACES = 3  # places that a sentence can name
-VERDICT_WORDS = {  # of one claim, and of several
+VERDICT_WORDS = {  # words for one claim, and for several
     "holds": ("holds", "hold"),
     "does not hold": ("does not", "do not"),
     "not decided": ("is undecided", "are undecided"),
@@ -63,7 +63,7 @@ class Report:
     entries: list[Entry]
     sections: list[Section]
     failed: list[str]  # mistakes in the code of figures and tables, and damaged records
-    notice: str = ""  # that no records are committed here
+    notice: str = ""  # says that no records are committed here
 
     @property
     def words(self) -> Mapping[str, tuple[str, str]]:

@@ -30,8 +30,8 @@ TABLES = "tables"  # the folder with the tables
 BESIDE = "beside"  # the end of the name of a table that has the paper's numbers beside ours
 COST = "-cost"  # the end of the name of a claim about the time of a step, which comes last
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
-MAX_DIFFERENCES = 5  # that a note lists; the rest of a note is folded
-CLASSES = {  # of verdicts, in site.css
+MAX_DIFFERENCES = 5  # bullets that a note may have; the rest of a note is folded
+CLASSES = {  # classes of verdicts in site.css
     str(Verdict.HOLDS): "holds",
     str(Verdict.FAILS): "fails",
     str(Verdict.OPEN): "open",

@@ -24,7 +24,7 @@ from latticework.experiments.runs.sweeps import declared_sweep
 SCALES = ("paper", "cpu", "quick", "smoke")  # the best first
 SOURCES = (CONF, CONF.parent / "experiments", CONF.parent / "sampling")
 OUTPUTS = "outputs"  # the place of records that are not committed
-FILES = (".py", ".yaml")  # of SOURCES, which decide how records are sorted and drawn
+FILES = (".py", ".yaml")  # suffixes in SOURCES, which decide how records are sorted and drawn
 
 
 def hash_records(records: Iterable[Record]) -> str:

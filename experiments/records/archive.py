@@ -30,7 +30,7 @@ def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
         for name in sorted(files):
             archive.writestr(_entry(name), files[name])
     partial = file.with_suffix(".partial")
-    partial.unlink(missing_ok=True)  # of a killed process, or a link that another planted
+    partial.unlink(missing_ok=True)  # left by a killed process, or a link that another planted
     with zipfile.ZipFile(partial, "x") as archive:
         archive.writestr(_entry(INNER), inner.getvalue(), zipfile.ZIP_LZMA)
     partial.replace(file)

@@ -326,7 +326,9 @@ def _distinguishing_keys(
         )
 
     chosen: list[str] = []
-    labels: list[Any] = list(names or [""] * len(parts))  # of each part, by the keys chosen so far
+    labels: list[Any] = list(
+        names or [""] * len(parts)
+    )  # labels of the parts, by the keys chosen so far
     keys = set(CHOICES).union(*(part.settings for part in parts))
     for key in sorted(keys, key=rank):
         if within and key.split(".")[0] not in within:

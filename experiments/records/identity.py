@@ -23,7 +23,7 @@ from hydra.core.override_parser.types import Override, ValueType
 # or say where and how the run is executed (outputs, device, threads, logger, figures).
 PARTS = ("data", "model", "sampler", "task")
 SEEDS = ("seed", "model_seed")
-DIGEST_CHARACTERS = 8  # of the digest, at the end of the name of a run's folder
+DIGEST_CHARACTERS = 8  # digits of the digest, at the end of the name of a run's folder
 LOCK = ".lock"  # in the folder of a run that has begun
 MAX_NAME_CHARACTERS = 120  # characters of a folder's name
 # Overrides of figures and tables do not change a run.
@@ -211,7 +211,7 @@ def canonical_override(key: str, override: Override) -> str:
         values = list(map(str, override.sweep_string_iterator()))
         is_shuffled = getattr(override.value(), "shuffle", False)
         return f"{key}={','.join(sorted(values) if is_shuffled else values)}"
-    if override.is_sweep_override():  # of a search, or of the options that match a pattern
+    if override.is_sweep_override():  # a search, or the options that match a pattern
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 

@@ -17,11 +17,13 @@ from latticework.experiments.records.estimates import Estimate, estimate
 from latticework.experiments.records.record import Record
 from latticework.sampling.intervals import t_half_width
 
-LEVEL = 0.95  # of an interval
+LEVEL = 0.95  # level of an interval
 MAX_GAP_NATS = math.log(
     2
 )  # between the ends if half the chains are effective and log weights are normal
-MAX_EXCESS_NATS = 2 * math.log(2 / (1 - LEVEL))  # of log Z above its estimate from training rows
+MAX_EXCESS_NATS = 2 * math.log(
+    2 / (1 - LEVEL)
+)  # excess of log Z over its estimate from training rows
 MAX_INVERSION_ERRORS = 4  # standard errors by which the ends may be inverted
 
 

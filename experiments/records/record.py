@@ -40,20 +40,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 BUNDLES = Path(__file__).resolve().parents[2] / "docs" / "results" / "records"
-DATA_OF_VARIANT = {"news_partial": "news", "omniglot_derived": "omniglot"}  # of published data sets
+DATA_OF_VARIANT = {
+    "news_partial": "news",
+    "omniglot_derived": "omniglot",
+}  # variants of published data sets
 RESULT_SUFFIXES = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
 LARGEST_ARRAYS = 4 * 2**30  # bytes that the arrays of a file may have, unpacked
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy packs arrays
 MAPPING, NUMBER, TEXT, COUNT = "a mapping", "a number", "a text", "a whole number"
 TYPES: dict[str, Any] = {MAPPING: dict, NUMBER: int | float, TEXT: str, COUNT: int, "a list": list}
-RUN_JSON_SCHEMA = {  # of run.json: the type of each that every record has
+RUN_JSON_SCHEMA = {  # types of the keys of run.json that every record has
     "config": MAPPING,
     "choices": MAPPING,
     "overrides": "a list",
     "versions": MAPPING,
     "seconds": NUMBER,
 }
-OPTIONAL = {  # of run.json: the type of each that some records lack; all but files may be null
+OPTIONAL = {  # types of the keys that some records lack; all but files may be null
     "files": MAPPING,
     "data": MAPPING,
     "language": MAPPING,
@@ -65,7 +68,7 @@ OPTIONAL = {  # of run.json: the type of each that some records lack; all but fi
     "left_out": "a list",
     "entries_left_out": "a list",
 }
-PARTS = {  # of `config`, if they are there and not null
+PARTS = {  # types of parts of `config`, if they are there and not null
     "sampler": MAPPING,
     "task": MAPPING,
     "model": MAPPING,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-FACTS = ("ais_forward", "ais_back", "commonest_share", "pixel_error")  # of run.json
-MAX_NATS_BELOW_BEST = 10.0  # of the log-likelihood, below the best model of all methods
-MAX_COMMONEST_SHARE = 0.01  # of the most frequent state among the model's own Gibbs samples
-MAX_PIXEL_ERROR = 0.05  # of the share of pixels that are on, in either direction
+FACTS = ("ais_forward", "ais_back", "commonest_share", "pixel_error")  # keys of run.json
+MAX_NATS_BELOW_BEST = 10.0  # nats of log-likelihood below the best model of all methods
+MAX_COMMONEST_SHARE = 0.01  # share of the most frequent state among the model's own Gibbs samples
+MAX_PIXEL_ERROR = 0.05  # error of the share of pixels that are on, in either direction
 
 
 def lower_likelihood(quality: Mapping[str, float]) -> float:

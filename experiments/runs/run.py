@@ -70,9 +70,11 @@ class Run(RenamedMethods):
         self._columns: list[str] = []
         self.config, self.checkpoint = config or {}, checkpoint  # seconds between two of them
         self.checkpoints = Checkpoints(path / "checkpoints")
-        self._saved: dict[str, Document] = {}  # of the process before, by loop
+        self._saved: dict[str, Document] = {}  # checkpoints of the process before, by loop
         self._ended: dict[str, int] = {}  # the loops of this run that are finished, and where
-        self._rows = self._kept = 0  # of metrics.csv; and when the last of those loops ended
+        self._rows = self._kept = (
+            0  # rows of metrics.csv; and those when the last of those loops ended
+        )
         self._started = time.perf_counter()
 
     @property

@@ -56,7 +56,9 @@ def write_atomically(target: Path, content: Content | str) -> None:
     partial = target.with_name(f"{target.name}.partial")
     with convert_write_errors(target, len(data)):
         try:
-            partial.unlink(missing_ok=True)  # of a killed process, or a link that another planted
+            partial.unlink(
+                missing_ok=True
+            )  # left by a killed process, or a link that another planted
             with partial.open("xb") as file:
                 file.write(data)
                 file.flush()

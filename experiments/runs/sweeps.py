@@ -35,7 +35,7 @@ from latticework.experiments.runs import configuration
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
-Overrides = tuple[str, ...]  # of a run
+Overrides = tuple[str, ...]  # overrides of one run
 # The overrides of a run without its seeds, and with the data set in place of its variant.
 OverrideSet = frozenset[str]
 

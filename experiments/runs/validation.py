@@ -103,7 +103,7 @@ def check_names(command: Iterable[str]) -> None:
         group = key.lstrip("+").partition("@")[0]
         if not group or not (CONF / group).is_dir():
             continue
-        if value.startswith("[") and group != "logger":  # of which a run may have several
+        if value.startswith("[") and group != "logger":  # a run may have several loggers
             names = value.strip("[]").replace(" ", "")
             raise errors.ConfigurationError(
                 f"{word} is a list, and a run has one {group}: {group}={names} with --multirun is "

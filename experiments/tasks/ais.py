@@ -138,7 +138,7 @@ def headline(record: Record) -> list[KeyNumber]:
 
 @dataclass(eq=False)
 class Choosing(LoopState):
-    scores: list[float] = field(default_factory=list)  # of the candidates tried so far
+    scores: list[float] = field(default_factory=list)  # scores of the candidates tried so far
 
 
 def _load_best_state(

@@ -38,8 +38,8 @@ class Learning(Updates):
 
     ema: AveragedModel | None
     clock: Clock  # seconds spent in updates
-    loss: float  # of the last update, NaN before the first
-    norm: float  # of its gradient
+    loss: float  # loss of the last update, NaN before the first
+    norm: float  # norm of its gradient
 
     def __init__(
         self,

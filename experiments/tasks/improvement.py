@@ -35,7 +35,7 @@ class Averaging(LoopState):
 
     state: Any
     rng: Generator
-    totals: dict[str, Tensor]  # of the fast weights, averaged over chains
+    totals: dict[str, Tensor]  # sums of the fast weights, averaged over chains
     squared_distance: Tensor  # [], of the fast weights of a chain from zero
 
 

@@ -30,7 +30,7 @@ class Predictions(LoopState):
     """The chains, and their predictions for the test rows so far."""
 
     chain: Chain
-    timing: Timing  # of a step of all chains
+    timing: Timing  # time of a step of all chains
     mean: Tensor  # [rows]: over chains, at the last reading
     averaged: Tensor  # [rows]: over chains and readings since burn-in; NaN before
     total: Tensor  # [rows]: sum of `mean` over readings since burn-in

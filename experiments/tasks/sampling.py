@@ -33,8 +33,8 @@ ROWS = 1000  # test rows whose distances are computed: the cost is quadratic
 @dataclass(eq=False)
 class Sampling(LoopState):
     chain: Chain
-    timing: Timing  # of a step of all chains
-    levels: list[Levels]  # of a tempered chain, at each reading
+    timing: Timing  # time of a step of all chains
+    levels: list[Levels]  # levels of a tempered chain at each reading
 
 
 def sample(

@@ -41,8 +41,8 @@ from workshop.mini_bert.word_pieces import (
 
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
 POOL_BATCHES = 64  # batches of a pool, within which sentences are sorted by length
-TESTED_SHARE = 0.15  # of the held-out tokens that are replaced by [MASK]
-PREDICTED_SHARE = 0.2  # of the training tokens
+TESTED_SHARE = 0.15  # share of the held-out tokens that are replaced by [MASK]
+PREDICTED_SHARE = 0.2  # share of the training tokens
 LEARNING_RATE = 0.0015  # the highest
 WARM_UP = 0.05  # share of the updates in which the learning rate rises
 
@@ -96,7 +96,7 @@ class MaskedTraining(LoopState):
 class Batches(LoopState):
     """Batches of sentences, pass after pass. A checkpoint holds the pass and the place in it."""
 
-    number: int  # of the pass
+    number: int  # number of the pass
     place: int  # batches taken of it
 
     def __init__(self, corpus: Encoded, tokens: int, run: Run) -> None:

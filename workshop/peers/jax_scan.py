@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax, nn, random
 from numpy.typing import NDArray
 
-LENGTHS = (4096, 256, 16, 1)  # of scans: one program is compiled for each that is used
+LENGTHS = (4096, 256, 16, 1)  # lengths of scans: one program is compiled for each that is used
 
 
 class Kernel(NamedTuple):

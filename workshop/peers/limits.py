@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 WORDS = 256  # random words that are made at once
 CACHE = 2**14  # bytes of states that are advanced together
-FLIP = 13  # of 256: about the share of sites that a step flips
+FLIP = 13  # in 256: about the share of sites that a step flips
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 

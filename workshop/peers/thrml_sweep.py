@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, random
 from numpy.typing import NDArray
 
-LENGTHS = (4096, 256, 16, 1)  # of schedules: one program is compiled for each that is used
+LENGTHS = (4096, 256, 16, 1)  # lengths of schedules: one program is compiled for each that is used
 
 
 class Sweeps:

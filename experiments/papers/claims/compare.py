@@ -13,10 +13,10 @@ import numpy as np
 from latticework.experiments.papers.claims.readings import Seeds, paired_differences
 from latticework.sampling.intervals import t_half_width
 
-Ends = Sequence[tuple[float, float]]  # of a value that is known between two ends, one pair a run
-LEVEL = 0.95  # of an interval; not corrected for the number of claims
+Ends = Sequence[tuple[float, float]]  # a value that is known between two ends, one pair a run
+LEVEL = 0.95  # level of an interval; not corrected for the number of claims
 MAX_ADVISED_SEEDS = 1000  # the largest number of seeds to recommend
-MAX_ROUNDING = 1e-12  # of the threshold: below it, a quantity is a rounding error of 0
+MAX_ROUNDING = 1e-12  # share of the threshold: a smaller quantity is a rounding error of 0
 
 
 @dataclass(frozen=True)

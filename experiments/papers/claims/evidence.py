@@ -8,14 +8,16 @@ from latticework.experiments.papers.claims.ledger import Entry, Pool, judge_clai
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.records.record import Record
 
-GROUPS = ("sampler", "data", "model", "negatives")  # whose options a claim may not need
+GROUPS = ("sampler", "data", "model", "negatives")  # groups with options that a claim may not need
 
 
 @dataclass(frozen=True)
 class DecisiveRuns:
     """Runs that give a claim the verdict of all its runs: few options, and the first seeds."""
 
-    overrides: dict[str, list[str]]  # of the command that makes them, beside the experiment
+    overrides: dict[
+        str, list[str]
+    ]  # overrides of the command that makes them, beside the experiment
     seeds: list[int]
     records: list[Record]
     entry: Entry

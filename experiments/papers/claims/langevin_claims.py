@@ -44,7 +44,7 @@ FIG7_COST = Fresh(
     "at a = 0.1 the seeds 5 to 9 alone, which were run after a look at the first five",
     lambda record: record.config["model"]["coupling"] != 0.1 or record.config["seed"] >= 5,
 )
-READINGS = (  # of the small Table 1: name's start, words, models
+READINGS = (  # readings of the small Table 1: name's start, words, models
     ("small", "one learning rate for all samplers", "one_rate"),
     ("small-best", "each sampler's own learning rate", "own_rates"),
 )

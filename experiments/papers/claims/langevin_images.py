@@ -15,7 +15,7 @@ from latticework.experiments.records.record import Record
 
 Models = dict[str, list[Record]]  # learned models by sampler
 ModelsBySeed = Mapping[int, Record]
-TRIAL_BETAS = "task.trial_steps"  # of the trials by which a run chooses its checkpoint
+TRIAL_BETAS = "task.trial_steps"  # betas of the trials by which a run chooses its checkpoint
 NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 

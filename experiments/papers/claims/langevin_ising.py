@@ -16,7 +16,7 @@ from latticework.experiments.records.record import Record
 EXACT = ("Gibbs-1", "HB-10-1", "LB-1", "GWG-1", "GWG-4")  # in Figures 2 and 3
 RIVALS = ("Gibbs-1", "HB-10-1", "DSVGD", "R-MALA", "LB-1", "GWG-1", "GWG-4", "DULA")
 FIG7 = ("DMALA", "Gibbs-1", "GWG-1", "DULA")
-HORIZONS = (0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 1.0)  # of all iterations of a run
+HORIZONS = (0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 1.0)  # shares of all iterations of a run
 TIMED = readings.run_json_value("seconds_per_step")
 SeedsByColumn = dict[tuple[str, str], readings.Seeds]  # sampler and column: values by seed
 

@@ -16,7 +16,7 @@ from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.record import Record
 
 BASELINES = ("Gibbs-1", "HB-10-1", "GWG-1")  # in Figure 4
-MMD = "mmd_to_data"  # of run.json
+MMD = "mmd_to_data"  # a fact of run.json
 SMALLEST_RATE = 1e-300  # so that a rate of 0 has a logarithm
 
 

@@ -13,7 +13,15 @@ from latticework.experiments.papers.claims.verdict import Finding, Number, numbe
 from latticework.experiments.records.estimates import Estimate, published_estimate
 from latticework.experiments.records.record import Record
 
-COLUMNS = ("self_bleu", "self_2", "self_3", "wt103_2", "wt103_3", "tbc_2", "tbc_3")  # of Table 3
+COLUMNS = (
+    "self_bleu",
+    "self_2",
+    "self_3",
+    "wt103_2",
+    "wt103_3",
+    "tbc_2",
+    "tbc_3",
+)  # columns of Table 3
 
 
 def table3_diversity(records: list[Record], model: str) -> Finding:

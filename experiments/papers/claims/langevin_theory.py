@@ -13,7 +13,7 @@ from latticework.experiments.records.labels import sampler_label
 from latticework.experiments.records.record import Record
 
 UNITS = {1.0: "{0, 1}", 4.0: "{-1, 1}"}  # by the squared distance of a flip
-TENTH = 0.1  # of the steps, from which a distance should fall as that of independent draws
+TENTH = 0.1  # share of the steps, from which a distance should fall as that of independent draws
 
 
 def fig1a_rate(records: list[Record]) -> Finding:

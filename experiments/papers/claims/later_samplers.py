@@ -16,7 +16,7 @@ from latticework.experiments.records.record import Record
 MULTIMODAL = "rbm_mnist_25"
 QUADRATIC = ("ising_5x5", "sk_16", "sk_200")
 LINEAR = "product"
-ROUNDING = 1e-3  # of an acceptance rate in float32
+ROUNDING = 1e-3  # rounding of an acceptance rate in float32
 GAIN = 2 / 3  # Sun et al. (NeurIPS 2022)
 OURS, THEIRS = ("pafs", "dlmc"), ("gwg", "dmala")
 

@@ -50,7 +50,7 @@ class Entry:
     needs: str = ""
     indication: Verdict | None = None
     fresh: Finding | None = None  # from the claim's fresh runs alone
-    thresholds: tuple[Threshold, ...] = ()  # of ours, which the verdict depends on
+    thresholds: tuple[Threshold, ...] = ()  # thresholds of ours that the verdict depends on
     scaled: tuple[Verdict, ...] = ()  # the verdicts with all of them halved, and doubled
 
 

@@ -14,7 +14,7 @@ from latticework.experiments.records.estimates import Estimate, estimate
 from latticework.experiments.records.grouping import MIN_COMMON_SEEDS
 from latticework.experiments.records.record import Record
 
-METHODS = ("cd", "sml", "fpcd")  # of training
+METHODS = ("cd", "sml", "fpcd")  # methods of training
 PAIR = GIBBS, OURS = ("Block Gibbs", "rates-FPCD")
 START = {"data_mean": "the data mean", "uniform": "a uniform start"}
 MEAN, UNIFORM = START

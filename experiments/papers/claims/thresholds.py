@@ -14,7 +14,7 @@ from latticework.experiments.records.estimates import published_mean
 
 SCALE: ContextVar[float] = ContextVar("scale", default=1.0)
 USED: ContextVar[set["Threshold"] | None] = ContextVar("used", default=None)
-SCALES = (0.5, 2.0)  # of all thresholds, at which the ledger judges again
+SCALES = (0.5, 2.0)  # factors of all thresholds, at which the ledger judges again
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from latticework.experiments.papers.claims.compare import (
 from latticework.experiments.papers.claims.readings import Seeds
 from latticework.experiments.records.estimates import Estimate, estimate
 
-MAX_REASONS = 2  # that are written out, of a claim that is not decided
+MAX_REASONS = 2  # reasons that are written out for a claim that is not decided
 
 
 class Verdict(StrEnum):

@@ -234,8 +234,8 @@ class Updates(LoopState):
     model: EnergyModel
     stepper: Optimizer
     schedule: LRScheduler | None
-    rng: Generator  # of the negatives
-    shuffle: Generator  # of the batches, on the CPU
+    rng: Generator  # draws the negatives
+    shuffle: Generator  # draws the batches, on the CPU
     order: Tensor  # rows of the data that are left of this pass
     negatives: Any  # the memory of their source
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from latticework.data.base import Dataset, fixed_subset
 from latticework.models.base import EnergyModel
 
-ROWS = 500  # of the data evaluated at once
+ROWS = 500  # rows of the data evaluated at once
 
 
 class Evaluation(ABC):

@@ -33,11 +33,13 @@ from latticework.sampling.loop_state import LoopState
 
 CELLS = 2**23  # pairs of a sample and a point held at once: some 150 MB
 MAX_SPURIOUS_ROWS = 1000  # samples and test rows whose nearest training row is looked for
-TYPICAL_TEST_SHARE = 0.95  # of test rows that are no further from the training rows than the limit
+TYPICAL_TEST_SHARE = (
+    0.95  # share of test rows that are no further from the training rows than the limit
+)
 CHECKED = 10_000  # rows checked at once
-LARGEST_LOG_ODDS = 14.0  # of beta: 1 - beta is at least 8e-7
+LARGEST_LOG_ODDS = 14.0  # largest log-odds of beta: 1 - beta is at least 8e-7
 BLOCK = 100  # steps at most between two readings of the samples
-METRICS = (metrics.Unsettled(),)  # of their chains, besides the trace
+METRICS = (metrics.Unsettled(),)  # metrics of their chains, besides the trace
 GRID = 57  # log-odds tried before the search between the best one's neighbours
 
 

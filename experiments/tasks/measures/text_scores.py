@@ -17,7 +17,7 @@ from nltk.translate.bleu_score import brevity_penalty
 from nltk.util import ngrams
 
 Sentence = Sequence[str]
-ORDERS = (1, 2, 3, 4)  # of n-grams
+ORDERS = (1, 2, 3, 4)  # lengths of n-grams
 
 
 class References:
