@@ -21,7 +21,7 @@ from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.environment import input_checksums
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
-from latticework.models.ising import DenseIsing
+from latticework.models.dense_ising import DenseIsing
 from latticework.samplers.gibbs import Gibbs
 from latticework.sampling import clock
 from latticework.sampling.clock import Clock

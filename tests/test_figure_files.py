@@ -36,7 +36,8 @@ from latticework.experiments.figures.plot import (
 from latticework.experiments.papers import docs_pages, rendering
 from latticework.experiments.papers.draw import PAPER_LIMITS, draw_all
 from latticework.experiments.papers.rendering import csv_text, png_bytes, svg_text, write_table
-from latticework.experiments.papers.report_content import Report, draw
+from latticework.experiments.papers.report_content import Report
+from latticework.experiments.papers.report_figures import draw
 from latticework.experiments.papers.run_status import ExperimentStatus
 from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.record import Record

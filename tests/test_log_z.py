@@ -266,7 +266,7 @@ def test_a_run_estimates_log_z(estimator, engine, tmp_path, request):
 
 # Values that fall along a chain of 20 sites: 21 of 2^20 states are possible.
 FALLING = lw.Factors([((i, i + 1), [[0.0, -math.inf], [0.1, 0.2]]) for i in range(19)])
-WITH_ZEROS = [name for name in TARGETS if TARGETS[name].model.softened() is not None]
+WITH_ZEROS = [name for name in TARGETS if TARGETS[name].model.soften() is not None]
 
 
 @pytest.mark.parametrize("estimator", ["ais", "smc"])
