@@ -123,7 +123,7 @@ def convert_read_errors(path: Path, source: Source | None = None) -> Iterator[No
     try:
         yield
     except UNREADABLE as error:
-        raise damaged(path, source, _unreadable(error)) from error
+        raise damaged_file_error(path, source, _unreadable(error)) from error
 
 
 def _unreadable(error: Exception) -> str:
@@ -133,7 +133,7 @@ def _unreadable(error: Exception) -> str:
     return f"it cannot be read ({error!r})"
 
 
-def damaged(path: Path, source: Source | None, reason: str) -> DamagedFileError:
+def damaged_file_error(path: Path, source: Source | None, reason: str) -> DamagedFileError:
     """The error for a file with wrong contents; says how to get the file again."""
     if source is None:
         return DamagedFileError(f"{path} ({path.stat().st_size} bytes) is damaged: {reason}")
@@ -171,7 +171,7 @@ def find(
     for path in [*(place / source.name for place in places), target]:
         if path.is_file():
             if reason := mismatch(path, source):
-                raise damaged(path, source, reason)
+                raise damaged_file_error(path, source, reason)
             return path
     if not source.urls:
         failure = "it cannot be downloaded"

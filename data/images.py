@@ -19,7 +19,7 @@ import numpy as np
 
 from latticework.data.base import Dataset
 from latticework.data.digits import Digits
-from latticework.data.files import MissingFileError, Source, checksum, damaged
+from latticework.data.files import MissingFileError, Source, checksum, damaged_file_error
 from latticework.data.grey import MODES, Grey, check_mode, hold_out
 from latticework.data.published import PublishedData
 from latticework.torchvision_ops import ensure_importable
@@ -225,7 +225,7 @@ class Omniglot(Images):
             ]
             train, test = (_transpose_images(rows) for rows in images)
         except Exception as error:  # a damaged file raises errors of many kinds
-            raise damaged(path, self.source, f"it cannot be read ({error!r})") from error
+            raise damaged_file_error(path, self.source, f"it cannot be read ({error!r})") from error
         return Grey(self.name, *hold_out(train, self.counts[1], self.seed), test)
 
 

@@ -15,7 +15,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from latticework.data.files import UNPACK, MissingFileError, Source, convert_read_errors, damaged
+from latticework.data.files import (
+    UNPACK,
+    MissingFileError,
+    Source,
+    convert_read_errors,
+    damaged_file_error,
+)
 from latticework.data.published import PublishedData
 from latticework.data.splits import Table, split, unit_range
 
@@ -164,11 +170,11 @@ def require(
     if missing:
         present = ", ".join(map(str, frame.columns[:8]))
         reason = f"expected the columns {', '.join(missing)} too, found {present}, ..."
-        raise damaged(path, source, reason)
+        raise damaged_file_error(path, source, reason)
     if frame.shape != shape:
         size = "{:,} rows of {} columns"
         reason = f"expected {size.format(*shape)}, found {size.format(*frame.shape)}"
-        raise damaged(path, source, reason)
+        raise damaged_file_error(path, source, reason)
 
 
 def sklearn_table(binary: bool) -> tuple[Content, str]:

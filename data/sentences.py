@@ -25,7 +25,7 @@ from latticework.data.files import (
     MissingFileError,
     Source,
     convert_read_errors,
-    damaged,
+    damaged_file_error,
     find,
     substitute,
 )
@@ -58,7 +58,7 @@ class Blanks:
                 f"{len(self.words)}, got {list(self.masked)}"
             )
 
-    def filled(self, words: Iterable[str]) -> Sentence:
+    def fill_blanks(self, words: Iterable[str]) -> Sentence:
         """The sentence with `words` at its blanks. A piece `##ing` is joined to the word before."""
         new = dict(zip(self.masked, words, strict=True))
         filled: list[str] = []
@@ -128,18 +128,18 @@ def _lines(path: Path, source: Source) -> list[str]:
         text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise damaged(path, source, f"expected {PUBLISHED:,} sentences, found none")
+        raise damaged_file_error(path, source, f"expected {PUBLISHED:,} sentences, found none")
     return lines
 
 
-def whole(references: dict[str, list[Sentence]]) -> bool:
+def is_complete(references: dict[str, list[Sentence]]) -> bool:
     """Whether both corpora have as many sentences as published."""
     return all(len(sentences) == PUBLISHED for sentences in references.values())
 
 
 def describe_sizes(references: dict[str, list[Sentence]]) -> str:
     """The sizes of the corpora, for the variant."""
-    if whole(references):
+    if is_complete(references):
         return f"{PUBLISHED:,} sentences each of {' and '.join(references)}"
     sizes = (f"{len(sentences):,} sentences of {c}" for c, sentences in references.items())
     return " and ".join(sizes)

@@ -149,7 +149,7 @@ def _store(file: Path, rows: list[np.ndarray], stems: list[str]) -> None:
 
 
 def other_size(texts: int, limit: int | None = None) -> str:
-    """What a variant adds unless all reviews, or the first `limit` of them, were found."""
+    """The words of a variant that lacks some of the reviews, or of the first `limit` of them."""
     expected = PUBLISHED if limit is None else min(limit, PUBLISHED)
     return "" if texts == expected else f", {texts:,} reviews"
 

@@ -1,4 +1,4 @@
-"""What happens at the start and at the end of a run or a sweep.
+"""The start and the end of a run or a sweep: checks before, figures and tables after.
 
 At the start, the configuration is checked before anything is written. At the end of a run, its
 headline is shown. At the end of a command, figures are drawn from the records, a sweep's runs are

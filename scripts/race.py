@@ -59,13 +59,13 @@ def main(words: list[str] | None = None) -> int:
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
     model = load_target(chosen.target, chosen.domain)
-    x = started(chosen, model)
+    x = load_start(chosen, model)
     chains = chosen.chains if x is None else len(x)
     race = Race(
         model, budget, chains, range(chosen.seeds), chosen.trials, x, chosen.start == "annealed",
         chosen.threads,
     )  # fmt: skip
-    samplers, left = select_entrants(offered(chosen.samplers), model)
+    samplers, left = select_entrants(parse_samplers(chosen.samplers), model)
     if not samplers:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")
     spent = f"{budget} for each of {len(samplers)} samplers, {chains} chains"
@@ -82,11 +82,11 @@ def main(words: list[str] | None = None) -> int:
     config = {
         "name": "race",
         "target": chosen.target.rpartition("/")[2],
-        "target_sha256": hashed(Path(chosen.target.rpartition(":")[0]).read_bytes()),
+        "target_sha256": hash_bytes(Path(chosen.target.rpartition(":")[0]).read_bytes()),
         "domain": str(model.domain),
         "budget": asdict(budget),
         "chains": chains,
-        "start": chosen.start if x is None else hashed(x.numpy().tobytes()),
+        "start": chosen.start if x is None else hash_bytes(x.numpy().tobytes()),
         "seeds": chosen.seeds,
         "trials": chosen.trials,
         "threads": chosen.threads,
@@ -142,11 +142,11 @@ def make_record_folder(chosen: argparse.Namespace) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def hashed(content: bytes) -> str:
+def hash_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
+def load_start(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
     """The given starts. The target is checked there, or at random states."""
     if not chosen.x:
         check_target(model, draw_possible(model, 4, torch.Generator().manual_seed(0)))
@@ -156,7 +156,7 @@ def started(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
     return x
 
 
-def offered(text: str | None) -> list[str] | None:
+def parse_samplers(text: str | None) -> list[str] | None:
     """The names between the commas of --samplers."""
     found = [name.strip() for name in text.split(",")] if text else None
     if found and not all(found):

@@ -21,9 +21,9 @@ from latticework.experiments.figures.likelihood import records_at_best_rate
 from latticework.experiments.papers.claims.claim import Claim, Fresh
 from latticework.experiments.papers.claims.compare import (
     Margin,
-    above,
     corrected_level,
     difference,
+    margin_above,
 )
 from latticework.experiments.papers.claims.evidence import find_cheapest
 from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Pool, judge
@@ -37,7 +37,7 @@ from latticework.experiments.papers.claims.sensitivity import (
     list_changes,
     list_thresholds,
 )
-from latticework.experiments.papers.claims.thresholds import Threshold, scaled
+from latticework.experiments.papers.claims.thresholds import Threshold, scale_thresholds
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.estimates import (
@@ -130,9 +130,10 @@ def test_the_binding_margin_is_the_closest_to_failing():
 def test_a_quantity_of_zero_is_shown_as_zero():
     """Its distance from the line is rounded: 0.1 + (5e-17 - 0.1) is no 5e-17."""
     shares = dict.fromkeys(range(3), 5e-17)
-    assert above("share", shares, 0.1).text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
+    margin = margin_above("share", shares, 0.1)
+    assert margin.text() == "share: 0 [0, 0], expected above 0.1, 3 runs"
     small = dict.fromkeys(range(3), 1e-09)
-    assert above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
+    assert margin_above("error", small, 1e-9).text().startswith("error: 1e-09 [1e-09, 1e-09]")
 
 
 def test_pairs_are_of_equal_seeds():
@@ -308,7 +309,8 @@ CLOSE = Threshold(2.0, "ratio of x", "made up", is_factor=True)
 
 def near_zero(records: list[Record]) -> Finding:
     values = by_seed(records, last_value("x"))
-    return Finding([above("x", values, -NEAR.value()), above("x", values, -CLOSE.value())])
+    bounds = (-NEAR.value(), -CLOSE.value())
+    return Finding([margin_above("x", values, bound) for bound in bounds])
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ def test_a_verdict_is_judged_again_with_our_thresholds_halved_and_doubled(level,
     assert text.startswith("1 of 2 verdicts depend on thresholds of ours: ")
     assert len(list_changes([found, other])) == bool(changed)
     assert list_thresholds([found, other]) == [(NEAR, ["some"]), (CLOSE, ["some"])]
-    with scaled(0.5):
+    with scale_thresholds(0.5):
         assert (NEAR.value(), CLOSE.value()) == (0.5, 2**0.5)
     assert (NEAR.value(), CLOSE.value()) == (1.0, 2.0)
 

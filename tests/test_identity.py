@@ -18,7 +18,7 @@ from kills import ended, start
 
 from latticework.experiments.records.estimates import (
     CONF,
-    _declared,
+    _find_headline,
     _tasks,
     headline,
     last_row,
@@ -261,14 +261,14 @@ def test_a_record_imports_no_code(tmp_path, monkeypatch, caplog):
     assert not {"planted", "antigravity", "workshop.slurm"} & set(sys.modules)
     monkeypatch.setitem(sys.modules, "loaded", SimpleNamespace(headline=lambda _: ["its own"]))
     record = fake(config={"task": {"_target_": "loaded.task"}, "published": {}})
-    assert _declared(record)(record) == ["its own"]
+    assert _find_headline(record)(record) == ["its own"]
 
 
 def test_every_task_of_the_package_has_its_headline():
     for name, path in _tasks().items():
         record = fake(config={"task": {"_target_": path}})
         module = import_module(path.rpartition(".")[0])
-        assert _declared(record) is getattr(module, "headline", last_row), name
+        assert _find_headline(record) is getattr(module, "headline", last_row), name
 
 
 def test_short_names_are_those_of_one_class_or_function_each():

@@ -36,7 +36,8 @@ PACKAGE += ("workshop/*.py",)
 SOURCE = (*PACKAGE, "tests/*.py", "tests/made_records/*.py", "workshop/tests/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/gallery/*", "docs/results/**/*.md", "examples/**/*.*")
 YAML = ("conf/**/*.yaml", "experiments/**/*.yaml")
-MENDED = ("models/**/*.py", "samplers/**/*.py", "sampling/**/*.py", "src/latticework/*.py")
+MENDED = tuple(path for path in PACKAGE if not path.startswith("workshop"))
+NAMED_IN_YAML = {"averaged", "scaled", "stored", "written"}  # parts of records' identities
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -148,7 +149,8 @@ def undocumented(path: str, text: str) -> list[str]:
 
 def function_names(path: str, text: str) -> list[str]:
     nodes = (n for n in ast.walk(parsed(text)) if isinstance(n, ast.FunctionDef))
-    return [node.name for node in nodes if node.name.strip("_") in PARTICIPLES]
+    names = (node.name for node in nodes if node.name not in NAMED_IN_YAML)
+    return [name for name in names if name.strip("_") in PARTICIPLES]
 
 
 def constant_names(path: str, text: str) -> list[str]:
@@ -335,11 +337,11 @@ def test_a_file_that_breaks_the_rule_is_found(name):
 
 # How often the package may do what reads badly. These numbers may only fall: lower them with it.
 RATCHETS: dict[str, tuple[Callable[[str, str], list[str]], int]] = {
-    "comprehensions in comprehensions": (nested_comprehensions, 73),
-    "variables that do not say what they hold": (vague_variables, 509),
-    "comments that begin with of, that, whose": (possessive_comments, 76),
+    "comprehensions in comprehensions": (nested_comprehensions, 13),
+    "variables that do not say what they hold": (vague_variables, 143),
+    "comments that begin with of, that, whose": (possessive_comments, 11),
 }
-SHARED_NAMES = 143  # functions and classes of several modules that have one name
+SHARED_NAMES = 129  # functions and classes of several modules that have one name
 
 
 @pytest.mark.parametrize("name", RATCHETS)

@@ -117,15 +117,15 @@ def test_a_sentence_of_ones_own():
     blank = blanks_of("The [MASK] cat sat on the [MASK].")
     assert blank.words == ("the", "[MASK]", "cat", "sat", "on", "the", "[MASK]", ".")
     assert blank.masked == (1, 6)
-    assert blank.filled(["old", "mat"]) == ("the", "old", *blank.words[2:6], "mat", ".")
+    assert blank.fill_blanks(["old", "mat"]) == ("the", "old", *blank.words[2:6], "mat", ".")
     with pytest.raises(ValueError, match=r"must hold one \[MASK\]"):
         blanks_of("The cat sat.")
 
 
 def test_pieces_are_joined_to_the_word_before():
     blank = Blanks(("a", "b", "c", "d"), (1, 2), "test")
-    assert blank.filled(["walk", "##ing"]) == ("a", "walking", "d")
-    assert blank.filled(["##s", "x"]) == ("as", "x", "d")
-    assert Blanks(("a", "b"), (0,), "test").filled(["##s"]) == ("##s", "b")
+    assert blank.fill_blanks(["walk", "##ing"]) == ("a", "walking", "d")
+    assert blank.fill_blanks(["##s", "x"]) == ("as", "x", "d")
+    assert Blanks(("a", "b"), (0,), "test").fill_blanks(["##s"]) == ("##s", "b")
     with pytest.raises(ValueError, match="index below 2"):
         Blanks(("a", "b"), (2,), "test")

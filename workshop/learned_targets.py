@@ -54,7 +54,7 @@ SAMPLERS = {
 
 
 def exact(model: Any) -> dict[str, float | None]:
-    """What is known of the two quantities. Bonds are the slope of log Z along the coupling."""
+    """The exact values of the two quantities. Bonds are the slope of log Z along the coupling."""
     if isinstance(model, LatticePotts):
         return {"bonds": None, "magnetisation": 1 / 3}
     step = 1e-4

@@ -157,7 +157,7 @@ def chosen_tests(file: Path, root: Path) -> list[str]:
 
 
 def outcome(root: Path, tests: Sequence[str], seconds: float) -> str:
-    """What the tests in the tree `root` come to, or that they take longer than `seconds`."""
+    """The outcome of the tests in the tree `root`, or that they take longer than `seconds`."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *tests]
     paths = os.pathsep.join([str(root / "src"), str(root)])
     env = {**os.environ, "PYTHONPATH": paths, "LATTICEWORK_CACHE": str(root / "build")}

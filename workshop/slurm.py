@@ -169,7 +169,7 @@ def command(outputs: Path, *words: str, pause: float = 0) -> subprocess.Popen:
 
 
 def ended(process: subprocess.Popen, outputs: Path) -> str:
-    """What the command said. Raises AssertionError if it failed."""
+    """The output of the command. Raises AssertionError if it failed."""
     said = outputs.with_suffix(".txt")
     assert process.wait() == 0, said.read_text()
     return said.read_text()

@@ -42,7 +42,7 @@ class Exhibit:
 
     @property
     def place(self) -> str:
-        """What the paper calls it, such as "Figure 4"; "" if it does not name it."""
+        """The name in the paper, such as "Figure 4"; "" if it does not name it."""
         place = re.match(r"(?:Figure|Table|Theorem|App\.|Section) [\w.]+", self.source)
         return place[0].replace("App.", "Appendix") if place else ""
 

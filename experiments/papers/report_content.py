@@ -1,4 +1,4 @@
-"""What the report says: the verdicts, and the figures, tables and facts of each exhibit.
+"""The content of the report: the verdicts, and the figures, tables and facts of each exhibit.
 
 `report_builder.py` computes it from records, and `report_pages.py` lays it out.
 """

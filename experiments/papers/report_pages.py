@@ -97,7 +97,7 @@ class ExhibitPage:
             tables += [table for table in part.tables if not table[0].endswith(BESIDE)]
         return tables
 
-    def has(self, name: str, suffix: str) -> bool:
+    def has_file(self, name: str, suffix: str) -> bool:
         """Whether a picture lies in the folder in a format, too."""
         return (self.folder / f"{self.prefix}{name}{suffix}").exists()
 

@@ -177,14 +177,14 @@ def headline(record: Record) -> list[KeyNumber]:
     metrics.csv.
     """
     try:
-        numbers = _declared(record)(record)
+        numbers = _find_headline(record)(record)
     except LookupError:
         numbers = last_row(record)
     paths = record.config.get("published") or {}
     return [_with_paper(number, paths.get(number.name) or [None], record) for number in numbers]
 
 
-def _declared(record: Record) -> Callable[[Record], list[KeyNumber]]:
+def _find_headline(record: Record) -> Callable[[Record], list[KeyNumber]]:
     """The function `headline` of the task's module, or `last_row` if there is none.
 
     A task of this package is found by its name, wherever it was when the record was made. Another

@@ -208,7 +208,7 @@ def keep_longest_runs(records: Iterable[Record]) -> list[Record]:
     """
     longest: dict[Any, Record] = {}
     for record in records:
-        key = frozenset(_without(record.settings, [ITERATIONS_KEY]).items()), _seeds(record)
+        key = frozenset(_leave_out(record.settings, [ITERATIONS_KEY]).items()), _seeds(record)
         longest[key] = max(longest.get(key, record), record, key=_count_iterations)
     return list(longest.values())
 
@@ -221,7 +221,7 @@ def _seeds(record: Record) -> tuple[Any, ...]:
     return tuple(record.config.get(key) for key in SEEDS)
 
 
-def _without(settings: Settings, axes: Sequence[str]) -> Settings:
+def _leave_out(settings: Settings, axes: Sequence[str]) -> Settings:
     """`settings` without `axes` and the keys below them."""
     prefixes = tuple(f"{axis}." for axis in axes)
     return {key: value for key, value in settings.items() if not f"{key}.".startswith(prefixes)}
@@ -297,7 +297,7 @@ def _parts(records: Sequence[Record], axes: Sequence[str] = ()) -> list[_Part]:
     """The records by their settings without `axes`, in the order of their first records."""
     parts: dict[Any, _Part] = {}
     for record, settings in zip(records, _settings(records), strict=True):
-        shared = _without(settings, axes)
+        shared = _leave_out(settings, axes)
         parts.setdefault(frozenset(shared.items()), _Part([], shared)).records.append(record)
     return list(parts.values())
 

@@ -166,7 +166,9 @@ def _span(low: Estimate | None, high: Estimate | None) -> str:
     """The ends as text, of which one may be unknown."""
     if low and high:
         return f"{low.text()} to {high.text()}"
-    return f"at least {low.text()}" if low else f"at most {high.text()}" if high else ""
+    if low:
+        return f"at least {low.text()}"
+    return f"at most {high.text()}" if high else ""
 
 
 def mean(estimates: Sequence[Estimate]) -> Estimate:

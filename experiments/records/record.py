@@ -355,9 +355,9 @@ def load_all(root: Path) -> list[Record]:
 def read_records(root: Path) -> tuple[list[Record], dict[str, str]]:
     """As `load_all`, with a line for each damaged record by its folder's name."""
     if root.suffix == ".zip" and root.is_file():
-        return _bundled(root), {}
+        return _read_bundle(root), {}
     records, damaged = [], {}
-    for folder in sorted(_begun(root)):
+    for folder in sorted(_list_begun_runs(root)):
         try:
             records.append(load_record(folder))
         except DamagedError as error:
@@ -365,14 +365,14 @@ def read_records(root: Path) -> tuple[list[Record], dict[str, str]]:
     return records, damaged
 
 
-def _begun(root: Path) -> Iterator[Path]:
+def _list_begun_runs(root: Path) -> Iterator[Path]:
     """The folders below `root` with a run.json, which may be a link to nothing."""
     for folder, folders, files in os.walk(root):
         if "run.json" in (*folders, *files):
             yield Path(folder)
 
 
-def _bundled(file: Path) -> list[Record]:
+def _read_bundle(file: Path) -> list[Record]:
     archive = open_archive(file)
     root = zipfile.Path(archive)
     records = []

@@ -20,7 +20,7 @@ def lower_likelihood(quality: Mapping[str, float]) -> float:
 
 
 def why_not_trained(quality: Mapping[str, float], best: float) -> str:
-    """What keeps a model from counting as trained properly; "" if it counts.
+    """The reasons why a model does not count as trained properly; "" if it counts.
 
     `best` is the largest `lower_likelihood` of all models that are compared, in nats.
     """

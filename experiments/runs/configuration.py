@@ -255,5 +255,5 @@ def _hydra() -> AbstractContextManager[Any]:
 
 
 def records_folder(config: DictConfig) -> Path:
-    """Where the records of a command are."""
+    """The folder of the records of a command."""
     return Path(config.outputs).expanduser() / config.name / config.scale

@@ -67,10 +67,10 @@ def describe_error(error: BaseException) -> str:
 
     Passwords in URLs are masked.
     """
-    return mask_passwords(_described(error))
+    return mask_passwords(_describe_cause(error))
 
 
-def _described(error: BaseException) -> str:
+def _describe_cause(error: BaseException) -> str:
     if isinstance(error, hydra_errors.InstantiationException) and error.__cause__:
         target = re.findall(r"target '([^']+)'", str(error))[:1]
         key = re.findall(r"full_key: (\S+)", str(error))[-1:]  # after those of its cause

@@ -22,7 +22,7 @@ WANDB_ID_FILE = "wandb_id.txt"  # in a folder; moved away with a record that is 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a tracker knows of a run: its folder, its configuration, and the options of its groups.
+    """The facts of a run for a tracker: its folder, configuration and options of its groups.
 
     `last_step` is the step of the last row that an earlier process logged and this one keeps.
     """
@@ -78,9 +78,9 @@ class WandB:
         if not known.exists():
             known.write_text(uuid4().hex[:8])
         with _masked_words():  # which wandb stores
-            self._run = self._started(path, config, job_type, tags, known)
+            self._run = self._start_run(path, config, job_type, tags, known)
 
-    def _started(
+    def _start_run(
         self, path: Path, config: dict[str, Any], job_type: str, tags: Sequence[str], known: Path
     ) -> Any:
         import wandb
@@ -174,7 +174,9 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         folder, step = about.path / "tensorboard", about.last_step
-        purged = (0 if step is None else step + 1) if folder.exists() else None
+        purged = None
+        if folder.exists():
+            purged = 0 if step is None else step + 1
         self._writer = SummaryWriter(str(folder), purge_step=purged)
         self._config = about.config | {f"choice/{k}": v for k, v in about.choices.items()}
 

@@ -43,7 +43,7 @@ CLEAR = "\r\033[K"  # to the start of the line, and erase it
 
 
 class Run(RenamedMethods):
-    """What a task works with: random generators, the record to write, the device and the seeds."""
+    """The tools of a task: random generators, the record to write, the device and the seeds."""
 
     old_names: ClassVar = {"kernel": "select_kernel"}
 

@@ -1,4 +1,4 @@
-"""What runs store: files written as a whole, checkpoints, and artifacts that several runs share.
+"""Storage of runs: files written as a whole, checkpoints, and artifacts that several runs share.
 
 Content is written to a temporary file next to the target, flushed to disk, and then renamed. If the
 disk is full or the process is killed, the target keeps its earlier content.

@@ -260,7 +260,7 @@ def extra_override_sets(experiment: str) -> list[list[str]]:
     return _override_sets(experiment, "also")
 
 
-def earlier(experiment: str) -> list[list[str]]:
+def earlier_override_sets(experiment: str) -> list[list[str]]:
     """Sets of overrides with which older records were made that count: `earlier` in its YAML."""
     return _override_sets(experiment, "earlier")
 
@@ -282,7 +282,7 @@ def declared_sweep(experiment: str, scale: str) -> Sweep:
     overrides = dict(sweep.overrides)
     for words in extra_override_sets(experiment):
         overrides |= sweep_of_command(config, words).overrides
-    former = tuple(map(tuple, earlier(experiment))) if scale == "paper" else ()
+    former = tuple(map(tuple, earlier_override_sets(experiment))) if scale == "paper" else ()
     return replace(sweep, overrides=overrides, jobs=len(overrides), earlier=former)
 
 

@@ -128,7 +128,7 @@ def sentences_of(generated: Sequence[dict[str, Any]], keep: int) -> list[tuple[s
         blank = sentences_data.Blanks(
             tuple(entry["words"]), tuple(entry["masked"]), entry["origin"]
         )
-        filled += [blank.filled(words) for words in entry["written"][:keep]]
+        filled += [blank.fill_blanks(words) for words in entry["written"][:keep]]
     return filled
 
 

@@ -15,7 +15,7 @@ import torch
 
 from latticework.data.base import derive
 from latticework.data.files import MissingFileError, convert_read_errors, find, substitute
-from latticework.data.sentences import describe_sizes, eligible, read_references, whole
+from latticework.data.sentences import describe_sizes, eligible, is_complete, read_references
 from latticework.data.text import Reviews, help_topics, other_size, read_jsonl
 
 END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+")  # where a sentence ends
@@ -96,7 +96,7 @@ class Corpus:
         with convert_read_errors(path, Reviews.source):
             texts = list(islice(read_jsonl(path), self.limit))
         reviews = f"imdb{other_size(len(texts), self.limit)}"
-        corpora = ", ".join(references) if whole(references) else describe_sizes(references)
+        corpora = ", ".join(references) if is_complete(references) else describe_sizes(references)
         train, held = self._split(texts)
         pools: dict[str, list[str]] = {"reviews": held}
         for corpus, sentences in references.items():

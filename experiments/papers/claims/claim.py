@@ -49,7 +49,7 @@ class Claim:
 
     @property
     def group(self) -> str:
-        """Where the ledger lists and counts the claim."""
+        """The group in which the ledger lists and counts the claim."""
         if self.own_reading:
             return OURS
         paper = self.source.split(",")[0]

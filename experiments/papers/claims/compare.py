@@ -126,13 +126,13 @@ def _half_width(spread: float, count: int, level: float) -> float:
 # Margins from values by seed.
 
 
-def above(what: str, seeds: Seeds, least: float) -> Margin:
+def margin_above(what: str, seeds: Seeds, least: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is larger than `least`."""
     values = tuple(value - least for value in seeds.values())
     return Margin(what, values, expected="above", threshold=least)
 
 
-def below(what: str, seeds: Seeds, most: float) -> Margin:
+def margin_below(what: str, seeds: Seeds, most: float) -> Margin:
     """The claim that `what`, whose values are `seeds`, is smaller than `most`."""
     values = tuple(most - value for value in seeds.values())
     return Margin(what, values, expected="below", threshold=most)
@@ -160,4 +160,5 @@ def equivalence(what: str, seeds: Seeds, centre: float, tolerance: float) -> lis
 
     The claim holds if the whole interval lies inside, and fails if it lies outside on one side.
     """
-    return [above(what, seeds, centre - tolerance), below(what, seeds, centre + tolerance)]
+    lowest, largest = centre - tolerance, centre + tolerance
+    return [margin_above(what, seeds, lowest), margin_below(what, seeds, largest)]

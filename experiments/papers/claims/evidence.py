@@ -24,7 +24,7 @@ class DecisiveRuns:
 
     @property
     def seconds(self) -> float:
-        """What the runs took together."""
+        """The seconds that the runs took together."""
         return sum(record.document["seconds"] for record in self.records)
 
 

@@ -76,7 +76,7 @@ LANGEVIN_CLAIMS = (
     Claim("fig1a-bound", "fig1a", "bias_step_size",
         "The bound of Theorem 5.1 holds on the 2x2 Ising model",
         f"{DLP}, Theorem 5.1 and Figure 1",
-        partial(langevin_theory.bounded, column="exact")),
+        partial(langevin_theory.judge_bound, column="exact")),
     Claim("fig1b-epsilon", "fig1b", "bias_nonquadratic",
         "On targets that are not log-quadratic, the bias decreases with epsilon along the whole "
         "curve, and stays below a bound of Theorem 5.2's form with constants that we derived",
@@ -84,7 +84,7 @@ LANGEVIN_CLAIMS = (
     Claim("thm6.1-bound", "thm6.1", "stochastic_proposal",
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
         f"{DLP}, Theorem 6.1",
-        partial(langevin_theory.bounded, column="bias", what="the proposal's bias")),
+        partial(langevin_theory.judge_bound, column="bias", what="the proposal's bias")),
     ACCEPTANCE("acceptance",
         "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
         langevin_ising.fig2_acceptance),

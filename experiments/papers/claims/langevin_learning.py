@@ -82,7 +82,7 @@ def fig5_ratio(records: list[Record]) -> Finding:
     minima = readings.by_sampler_and_seed(groups, lambda r: float(r.metrics["log_rmse"].min()))
     margins, shown = [], numbers("lowest log RMSE of {}", minima)
     for name in LANGEVIN:
-        margins.append(compare.below(f"lowest log RMSE of {name}", minima[name], level))
+        margins.append(compare.margin_below(f"lowest log RMSE of {name}", minima[name], level))
         if not _all_reach(times[name], name, level):
             continue
         for rival in BASELINES:

@@ -132,7 +132,7 @@ def _slope(x: np.ndarray, values: Sequence[float]) -> float:
 
 
 def _describe_part(variant: str, data: str) -> str:
-    """What makes records of a variant of `data` an indication; "" for `data`."""
+    """The reason why records of a variant of `data` only indicate; "" for `data`."""
     return "" if variant == data else f"paper, {variant}"
 
 

@@ -28,7 +28,7 @@ def fig1a_rate(records: list[Record]) -> Finding:
         name = UNITS.get(unit, f"flips of squared distance {unit:g}")
         farthest = float(np.abs(slopes / unit + 1).max())
         what = f"{name}: distance of the slope from -1"
-        margin = compare.below(what, {0: farthest}, thresholds.SLOPE.value())
+        margin = compare.margin_below(what, {0: farthest}, thresholds.SLOPE.value())
         margins.append(replace(margin, exact=True))
         here = Estimate(float(np.mean(slopes)))
         paper = published_estimate("fig1", "slope") if unit == 1 else None
@@ -37,7 +37,7 @@ def fig1a_rate(records: list[Record]) -> Finding:
     return Finding(margins, shown, note)
 
 
-def bounded(
+def judge_bound(
     records: list[Record], column: str, what: str = "the bias", bound: str = "the bound"
 ) -> Finding:
     """The theorem's bound lies above `column` at every setting."""
@@ -71,7 +71,7 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
             margins.append(compare.Margin(f"{what}, alpha = {alpha:g}", (rise,), exact=True))
     if not margins:
         raise LookupError("no records at two or more values of epsilon")
-    below_bound = bounded(varied, "exact", bound="our bound of Theorem 5.2's form")
+    below_bound = judge_bound(varied, "exact", bound="our bound of Theorem 5.2's form")
     note = "exact; we derived the bound's constants from the proof of Theorem 5.2"
     return Finding([*margins, *below_bound.margins], note=note)
 
@@ -133,7 +133,8 @@ def app_b(records: list[Record]) -> Finding:
         sizes = group_by(lambda record: record.document["states"], groups[name])
         for states, runs in sorted(sizes.items()):
             what = f"{name}, {states} states: growth of the relative distance"
-            margins.append(compare.below(what, readings.by_seed(runs, _growth(column)), most))
+            growths = readings.by_seed(runs, _growth(column))
+            margins.append(compare.margin_below(what, growths, most))
     note = (
         "total variation to the target for DMALA, to its own enumerated law for DULA, over that of "
         "as many independent draws: its growth from a tenth of the steps to all, in logarithms"

@@ -89,7 +89,7 @@ def _accepts(groups: dict[str, list[Record]], least: float, note: str) -> Findin
     if not groups:
         raise LookupError("no record of the targets that the claim is about")
     rates = readings.by_sampler_and_seed(groups, readings.run_json_value("acceptance"))
-    margins = [compare.above(f"acceptance on {name}", r, least) for name, r in rates.items()]
+    margins = [compare.margin_above(f"acceptance on {name}", r, least) for name, r in rates.items()]
     return Finding(margins, numbers("acceptance on {}", rates), note)
 
 

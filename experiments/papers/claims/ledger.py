@@ -21,7 +21,7 @@ from latticework.experiments.papers.claims.thresholds import (
     SCALES,
     Threshold,
     collect_used,
-    scaled,
+    scale_thresholds,
 )
 from latticework.experiments.papers.claims.verdict import Finding, Verdict
 from latticework.experiments.records.record import Record
@@ -67,7 +67,7 @@ def judge_claim(claim: Claim, pools: Sequence[Pool]) -> Entry:
         return entry
     verdicts = []
     for scale in SCALES:
-        with scaled(scale):
+        with scale_thresholds(scale):
             verdicts.append(_judge_once(claim, pools).verdict)
     ordered = sorted(used, key=lambda threshold: threshold.bounds)
     return replace(entry, thresholds=tuple(ordered), scaled=tuple(verdicts))

@@ -69,7 +69,7 @@ def caught_up(records: list[Record]) -> Finding:
     values = readings.final_values(records, (HERDING, FPCD), "isl")
     lead = readings.paired_differences(values[FPCD], values[HERDING])
     nats = thresholds.CLEAR_NATS.value()
-    margin = compare.above(f"last ISL, {FPCD} - {HERDING}", lead, -nats)
+    margin = compare.margin_above(f"last ISL, {FPCD} - {HERDING}", lead, -nats)
     return Finding([margin], numbers(SAMPLES, values), f"caught up: at most {nats:g} nats behind")
 
 
@@ -138,7 +138,7 @@ def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Findi
 
 
 def _describe_training(record: Record) -> tuple[str, int, float, int]:
-    """What tells models apart: method, hidden units, epochs and seed of the training."""
+    """The settings that tell models apart: method, hidden units, epochs and training seed."""
     pretrain = record.config["task"]["pretrain"]
     method, hidden = record.choices["negatives"], record.config["model"]["hidden"]
     return method, hidden, pretrain["epochs"], record.config["model_seed"]

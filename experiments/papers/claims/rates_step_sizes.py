@@ -37,8 +37,8 @@ def step_size_ratio(records: list[Record]) -> Finding:
     high = published_mean("rates_fig2", "step_size", "highest")
     what = "fast step size of rates-herding / rates-FPCD"
     margins = [
-        compare.above(f"log({what})", readings.logs(ratios), math.log(low)),
-        compare.below(f"log({what})", readings.logs(ratios), math.log(high)),
+        compare.margin_above(f"log({what})", readings.logs(ratios), math.log(low)),
+        compare.margin_below(f"log({what})", readings.logs(ratios), math.log(high)),
     ]
     shown = [
         Number(what, estimate(ratios.values())),

@@ -36,8 +36,8 @@ def stuck_after_cd(records: list[Record]) -> Finding:
     narrow = thresholds.NARROW_MODE_SHARE.value()
     what = "models by CD: share of the commonest sample of"
     margins = [
-        compare.above(f"{what} {GIBBS}", share[GIBBS], narrow),
-        compare.below(f"{what} {OURS}", share[OURS], narrow),
+        compare.margin_above(f"{what} {GIBBS}", share[GIBBS], narrow),
+        compare.margin_below(f"{what} {OURS}", share[OURS], narrow),
     ]
     note = f"narrow mode: one state in {narrow:.0%} of the samples, our threshold"
     return _indicate(margins, numbers(f"{what} {{}}", share), note)
@@ -73,8 +73,8 @@ def depends_on_start(records: list[Record]) -> Finding:
     what, few = "|last ISL, data mean - uniform start|", PAPER_SAMPLE_COUNT
     nats = thresholds.STUCK_NATS.value()
     margins = [
-        compare.above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], nats),
-        compare.below(f"models by CD: {what} of {OURS}", apart[OURS], nats),
+        compare.margin_above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], nats),
+        compare.margin_below(f"models by CD: {what} of {OURS}", apart[OURS], nats),
         compare.positive(f"models by CD: ISL of {GIBBS}, {few} samples - all", fall[GIBBS]),
         compare.positive(f"models by CD: ISL of {OURS}, all samples - {few}", rise),
         compare.positive(f"models by CD: {BEHIND}", behind["cd"]),
@@ -111,7 +111,7 @@ def zeros_after_cd(records: list[Record]) -> Finding:
     ]
     what = "models by CD: share of blank samples of Gibbs"
     note = f"blank: at most {most:.1%} of the words, if that is the commonest sample; our threshold"
-    margin = compare.above(what, blank, thresholds.NARROW_MODE_SHARE.value())
+    margin = compare.margin_above(what, blank, thresholds.NARROW_MODE_SHARE.value())
     return _indicate([margin], shown, note)
 
 

@@ -1,7 +1,7 @@
 """The thresholds that are ours: where a paper says "about" or "similar", and prints no number.
 
 The ledger lists them with their reasons, and says how many verdicts change if all of them are
-halved or doubled (`scaled`).
+halved or doubled (`scale_thresholds`).
 """
 
 import math
@@ -43,7 +43,7 @@ class Threshold:
 
 
 @contextmanager
-def scaled(scale: float) -> Iterator[None]:
+def scale_thresholds(scale: float) -> Iterator[None]:
     """Scale all thresholds in this context."""
     token = SCALE.set(scale)
     try:

@@ -101,7 +101,7 @@ def _is_open(margin: Margin) -> bool:
 
 
 def _describe_needs(margins: Sequence[Margin]) -> str:
-    """What would decide each margin that is open, in words."""
+    """The runs that would decide each open margin, in words."""
     needs = [_describe_need(margin, len(margins)) for margin in filter(_is_open, margins)]
     needs = list(dict.fromkeys(needs))
     text = "; ".join(needs[:MAX_REASONS])
@@ -112,7 +112,7 @@ def _describe_needs(margins: Sequence[Margin]) -> str:
 
 
 def _describe_need(margin: Margin, count: int) -> str:
-    """What would decide this margin, one of `count`."""
+    """The runs that would decide this margin, one of `count`."""
     if not np.isfinite(margin.values).all():
         return f"{margin.what} is undefined in some runs"
     if margin.at_least and margin.mean <= 0:

@@ -1,4 +1,4 @@
-"""What a run of chains leaves in its record: arrays of metrics, diagnostics, ladders."""
+"""The results of chains in a record: arrays of metrics, diagnostics, ladders."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a search of settings optimises, and how a candidate is measured."""
+"""The objective of a search of settings, and how a candidate is measured."""
 
 import math
 from collections.abc import Callable, Sequence
