@@ -12,11 +12,16 @@ from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 INNER = "records.zip"
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
 CHUNK = 4096  # compressed bytes that are unpacked at once; LZMA packs up to 7,100 bytes in one
 BUNDLED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)  # how INNER may be packed
 EPOCH = (1980, 1, 1, 0, 0, 0)
+LARGEST_ARRAYS = 4 * 2**30  # bytes that the arrays of a file may have, unpacked
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy packs arrays
 
 
 class DamagedError(ValueError):
@@ -78,3 +83,21 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, EPOCH)
     entry.create_system, entry.external_attr = 3, 0o644 << 16
     return entry
+
+
+def read_arrays(content: bytes, name: str, most: int = LARGEST_ARRAYS) -> dict[str, NDArray]:
+    """The arrays of the npz file `content`, which messages call `name`.
+
+    Raises DamagedError if it is none, or if its arrays have more than `most` bytes.
+    """
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as file:
+            entries = file.infolist()
+        if (size := sum(entry.file_size for entry in entries)) > most:
+            raise DamagedError(f"{name} unpacks to {size} bytes; it may have {most}")
+        if any(entry.compress_type not in PACKED for entry in entries):
+            raise DamagedError(f"{name} is not packed as NumPy packs arrays")
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
+        raise DamagedError(f"{name} cannot be read ({type(error).__name__}: {error})") from error

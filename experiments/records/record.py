@@ -22,10 +22,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from latticework.experiments.records.archive import LARGEST, DamagedError, open_archive
+from latticework.experiments.records.archive import (
+    LARGEST,
+    LARGEST_ARRAYS,
+    DamagedError,
+    open_archive,
+    read_arrays,
+)
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.records.files import read_file, read_json
 from latticework.experiments.records.identity import (
@@ -45,8 +50,6 @@ DATA_OF_VARIANT = {
     "omniglot_derived": "omniglot",
 }  # variants of published data sets
 RESULT_SUFFIXES = (".csv", ".npz", ".safetensors", ".yaml")  # what a record keeps besides run.json
-LARGEST_ARRAYS = 4 * 2**30  # bytes that the arrays of a file may have, unpacked
-PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy packs arrays
 MAPPING, NUMBER, TEXT, COUNT = "a mapping", "a number", "a text", "a whole number"
 TYPES: dict[str, Any] = {MAPPING: dict, NUMBER: int | float, TEXT: str, COUNT: int, "a list": list}
 RUN_JSON_SCHEMA = {  # types of the keys of run.json that every record has
@@ -194,7 +197,7 @@ class Record:
         except (FileNotFoundError, KeyError) as error:
             raise FileNotFoundError(f"{self.path} holds no {name}.npz") from error
         most = LARGEST_ARRAYS if self.bundle is None else LARGEST
-        return _read_arrays(content, f"{self.path}/{name}.npz", most)
+        return read_arrays(content, f"{self.path}/{name}.npz", most)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -225,24 +228,6 @@ class Record:
         """Whether the run stored `<name>.npz`, even if a bundle leaves it out."""
         left_out = self.document.get("left_out") or ()
         return name in left_out or (self.path / f"{name}.npz").exists()
-
-
-def _read_arrays(content: bytes, name: str, most: int = LARGEST_ARRAYS) -> dict[str, NDArray]:
-    """The arrays of the npz file `content`, which messages call `name`.
-
-    Raises DamagedError if it is none, or if its arrays have more than `most` bytes.
-    """
-    try:
-        with zipfile.ZipFile(BytesIO(content)) as file:
-            entries = file.infolist()
-        if (size := sum(entry.file_size for entry in entries)) > most:
-            raise DamagedError(f"{name} unpacks to {size} bytes; it may have {most}")
-        if any(entry.compress_type not in PACKED for entry in entries):
-            raise DamagedError(f"{name} is not packed as NumPy packs arrays")
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
-        raise DamagedError(f"{name} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
