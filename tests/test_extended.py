@@ -66,8 +66,8 @@ class KeptMomentum(lw.DHAMS):
 class FreeGuide(lw.EDLP):
     """Control: forgets the guide in the ratio."""
 
-    def _moved(self, guide, shift, rng):
-        moved, ratio = super()._moved(guide, shift, rng)
+    def _move_guide(self, guide, shift, rng):
+        moved, ratio = super()._move_guide(guide, shift, rng)
         return moved, ratio * 0
 
 

@@ -886,5 +886,8 @@ def test_pt_dmala_is_tempering_also_under_its_old_name():
     with pytest.warns(DeprecationWarning, match=r"write Tempered\(DMALA\(0.3\), schedule"):
         assert lw.PTDMALA(0.3, [1.0, 0.5]) == expected
     old = {"_target_": "latticework.samplers.pt_dmala.PTDMALA", "step_size": 0.3}
-    with pytest.warns(DeprecationWarning, match="burn_in has no effect"):
+    with (
+        pytest.warns(DeprecationWarning, match="burn_in has no effect"),
+        pytest.warns(DeprecationWarning, match="moved to latticework.moved_samplers"),
+    ):
         assert instantiate({**old, "ladder": [1.0, 0.5], "burn_in": 9}) == expected

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 INNER = "records.zip"
 LARGEST = 100 * 2**20  # bytes that the files of a bundle may have, unpacked
@@ -85,11 +86,13 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def read_arrays(content: bytes, name: str, most: int = LARGEST_ARRAYS) -> dict[str, NDArray]:
+def read_arrays(content: bytes, name: str, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray]":
     """The arrays of the npz file `content`, which messages call `name`.
 
     Raises DamagedError if it is none, or if its arrays have more than `most` bytes.
     """
+    import numpy as np  # a command that only prints its help needs none
+
     try:
         with zipfile.ZipFile(BytesIO(content)) as file:
             entries = file.infolist()

@@ -81,11 +81,13 @@ def sampler_key(record: Record) -> tuple[str, int]:
     """The sampler's name and its block size or number of flips, which identify a curve.
 
     The name follows from the class, so that a YAML file that only changes fields (`gwg4`) keeps
-    label and colour. A class that is not in SAMPLERS has the name of its YAML file.
+    label and colour. A class that is not in SAMPLERS has the name of its YAML file. A record that
+    names neither has the name "".
     """
     settings = record.config["sampler"]
     size = settings.get("flips") or settings.get("sites") or 0
-    name = _NAMES.get(settings["_target_"].rpartition(".")[-1], record.choices["sampler"])
+    target = settings.get("_target_", "").rpartition(".")[-1]
+    name = _NAMES.get(target) or record.choices.get("sampler", "")
     return name, int(size)
 
 
