@@ -19,7 +19,6 @@ from torch import Tensor
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
 from latticework.models.forms import LatticeForm, array, neighbour_lists
-from latticework.models.graph import Graph
 from latticework.models.lattice import (
     colouring,
     joins,
@@ -147,6 +146,8 @@ class Lattice(EnergyModel):
         near, exists = self.neighbours[:, 1::2], self.exists[:, 1::2]  # one direction of each axis
         sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
         edges = torch.stack((sites, near), -1)[exists > 0]
+        from latticework.models.graph import Graph  # which imports SciPy, unlike most runs
+
         graph = Graph(edges.cpu(), 2 * self.coupling, self.bias.cpu()).to(self.bias)
         graph.weights.data.fill_(2 * self.coupling)
         graph.bias.data = self.bias

@@ -23,7 +23,7 @@ PART = {
     "bnn_splits": ("data.seed=0,1",),
     "ising_dula": ("sampler.step_size=0.1,0.4",),
     "log_z_networks": ("learning.optimiser.lr=1e-3",),
-    "rates_models": ("task.learning_rate=0.5",),
+    "rates_models": ("task.learning_rate=0.1", "task.linear_decay=true"),
     "rates_step_sizes": ("sampler.fast_step_size=0.001,0.01",),
     "rates_training": ("task.learning_rate=0.5",),
 }

@@ -96,5 +96,5 @@ def test_a_run_enters_few_files(tmp_path):
     source = RUN.parent / "src" / "latticework"
     ours = {file for file in printed(ENTERED, *words) if file.startswith(f"{source}/")}
     assert str(source / "samplers" / "langevin.py") in ours
-    # Checks, outcomes and tables are files of their own; cold caches enter one more.
-    assert len(ours) <= 56
+    # One idea a file: checks, outcomes, tables, kinds of images and parts of a figure are apart.
+    assert len(ours) <= 67

@@ -73,7 +73,7 @@ def joint_p(sampler, name, steps=3, chains=20_000, engine=None):
     replicas = torch.stack([target.draw(law, chains, rng) for law in laws])
     state = sampler._at(replicas, replicas[-1], torch.tensor(sampler.schedule), target.model)
     kernel = engine(sampler) if engine else sampler
-    state = kernel.around(state) if engine else state
+    state = kernel.wrap_state(state) if engine else state
     for _ in range(steps):
         state, _ = kernel.step(state, target.model, rng)
     state = kernel.unwrap_state(state)

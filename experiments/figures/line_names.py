@@ -59,8 +59,9 @@ def without_band(note: str) -> str:
 
 def is_band_visible(ax: Axes, points: pd.DataFrame) -> bool:
     """Whether the band or the error bars of `points` reach beyond the width of a line."""
-    low = _panel_shares(ax, points[["x", "low"]].to_numpy(float))
-    high = _panel_shares(ax, points[["x", "high"]].to_numpy(float))
+    x = np.asarray(ax.convert_xunits(points["x"].tolist()), float)  # categories have numbers, too
+    low = _panel_shares(ax, np.column_stack((x, points["low"].to_numpy(float))))
+    high = _panel_shares(ax, np.column_stack((x, points["high"].to_numpy(float))))
     return bool(len(low) and np.nanmax(high[:, 1] - low[:, 1]) > MIN_VISIBLE_BAND)
 
 

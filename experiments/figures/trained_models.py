@@ -13,8 +13,10 @@ from latticework.experiments.records.training_quality import (
     why_not_trained,
 )
 
+CHAIN_FACTS = {"share of commonest state": "commonest_share", "spurious samples": "spurious_share"}
 
-def models(records: list[Record]) -> pd.DataFrame:
+
+def trained_models(records: list[Record]) -> pd.DataFrame:
     """The trained models, those that pass as trained first, each kind by its validation ISL.
 
     A row is a method with its learning rates and number of hidden units, averaged over seeds of
@@ -69,12 +71,16 @@ def _mean_facts(runs: list[Record]) -> dict[str, float]:
     return means
 
 
-def settings(records: list[Record]) -> pd.DataFrame:
+def sampler_settings(records: list[Record]) -> pd.DataFrame:
     """The settings of each sampler that were run, with the best mean validation ISL first.
 
     Means are over the models, one a seed. Raises LookupError if no record has a validation ISL.
     """
-    scored = [record for record in records if "validation_isl" in record.document]
+    scored = [
+        record
+        for record in records
+        if {"validation_isl", *CHAIN_FACTS.values()} <= set(record.document)
+    ]
     if not scored:
         raise LookupError("no record has a validation ISL; run task=isl")
     headings, parts = settings_table(scored)
@@ -82,6 +88,32 @@ def settings(records: list[Record]) -> pd.DataFrame:
     for texts, runs in parts:
         row: dict[str, Any] = dict(zip(headings, texts, strict=True))
         row["validation ISL"] = estimate(record.document["validation_isl"] for record in runs)
+        for name, key in CHAIN_FACTS.items():
+            row[name] = estimate(record.document[key] for record in runs)
         rows.append(row)
     rows.sort(key=lambda row: (row.get("sampler", ""), -row["validation ISL"].mean))
+    return pd.DataFrame(rows).astype(object)
+
+
+def improvements(records: list[Record]) -> pd.DataFrame:
+    """The log-likelihood before and after the mean fast weights, by fast step size.
+
+    A value is the lower of two directions of AIS, in nats, averaged over the models. Raises
+    LookupError if no record is of task=improvement.
+    """
+    measured = [record for record in records if "ais_back_after" in record.document]
+    if not measured:
+        raise LookupError("no record has a model before and after; run task=improvement")
+    headings, parts = settings_table(measured)
+    rows = []
+    for texts, runs in parts:
+        row: dict[str, Any] = dict(zip(headings, texts, strict=True))
+        for suffix in ("before", "after"):
+            values = []
+            for record in runs:
+                facts = {key: record.document[f"{key}_{suffix}"] for key in FACTS}
+                values.append(lower_likelihood(facts))
+            row[f"log-likelihood {suffix}"] = estimate(values)
+        row["distance"] = estimate(record.document["distance"] for record in runs)
+        rows.append(row)
     return pd.DataFrame(rows).astype(object)

@@ -82,6 +82,7 @@ def improvement(
     with torch.no_grad():
         for reading in run.resumable(memory, "sampling", total=budget.readings, each=budget.every):
             _advance(memory, sampler, model, budget, averaged=reading > budget.readings // 2)
+            run.log(reading * budget.every, distance=_squared_distance(memory.state).sqrt())
     averaged_steps = budget.steps // 2
     improved = copy.deepcopy(model)
     for name in FAST:
@@ -101,9 +102,14 @@ def _advance(
         if not averaged:
             continue
         for name, total in memory.totals.items():
-            fast = getattr(memory.state, name)
-            total.add_(fast.mean(0))
-            memory.squared_distance += fast.square().sum() / len(fast)
+            total.add_(getattr(memory.state, name).mean(0))
+        memory.squared_distance += _squared_distance(memory.state)
+
+
+def _squared_distance(state: Any) -> Tensor:
+    """The mean squared norm of the fast weights over chains, a scalar."""
+    squares = [getattr(state, name).square().flatten(1).sum(1) for name in FAST]
+    return torch.stack(squares).sum(0).mean()
 
 
 def headline(record: Record) -> list[KeyNumber]:
