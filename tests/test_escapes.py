@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from fakes import fake
 from hydra.utils import get_class
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown import Markdown
 from markdown_it import MarkdownIt
@@ -104,6 +104,7 @@ def words(text: str) -> list[str]:
 @pytest.mark.parametrize("renderer", RENDERERS)
 @pytest.mark.parametrize("place", PLACES)
 @given(SIGNS)
+@example("&#1")  # a reference without its semicolon
 def test_markdown_shows_any_text_as_it_is(renderer, place, text):
     plain = Seen(RENDERERS[renderer](PLACES[place].format("y")))
     seen = Seen(RENDERERS[renderer](PLACES[place].format(escape_markdown(text) + "y")))

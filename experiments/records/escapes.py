@@ -15,7 +15,7 @@ CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2
 # bar in a table; and at the beginning what would make a heading, a list, a quotation or a rule.
 MARKS = re.compile(
     r"""[`*$|]|~(?=~)|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|!(?=\[)|<(?=[A-Za-z/!?])
-    |&(?=\#?\w+;)|\\(?![A-Za-z0-9 ])|^(?:\#|>|[-+](?=\s)|[-=](?=[-=]{2}))|^\d+(?=[.)]\s)""",
+    |&(?=\#\w|\w+;)|\\(?![A-Za-z0-9 ])|^(?:\#|>|[-+](?=\s)|[-=](?=[-=]{2}))|^\d+(?=[.)]\s)""",
     re.VERBOSE,
 )
 LATEX = {
