@@ -19,6 +19,7 @@ from latticework.experiments.papers.claims.verdict import Finding, Number
 from latticework.experiments.records import estimates
 from latticework.experiments.records.estimates import Estimate, estimate
 from latticework.experiments.records.record import Record
+from latticework.experiments.records.training_quality import lower_likelihood
 
 IMPROVING_STEP = 0.004  # the middle one of the three that are run; fixed before they were
 FEW_SAMPLES, LARGE_STEP = 100, 10.0  # samples, and times the best fast step, of a robust sampler
@@ -51,10 +52,13 @@ def improves(records: list[Record]) -> Finding:
 
 def _lower_likelihood(suffix: str) -> readings.Value:
     """The lower of the two estimates of the log-likelihood `before` or `after`, in nats."""
-    names = (f"ais_forward_{suffix}", f"ais_back_{suffix}")
 
     def value(record: Record) -> float:
-        return min(readings.run_json_value(name)(record) for name in names)
+        names = ("ais_forward", "ais_back")
+        estimates_of_run = {
+            name: readings.run_json_value(f"{name}_{suffix}")(record) for name in names
+        }
+        return lower_likelihood(estimates_of_run)
 
     return value
 
