@@ -18,7 +18,7 @@ Besides the metrics, a record holds:
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -32,7 +32,7 @@ from latticework.experiments.tasks.buffer_learning import Learning
 from latticework.experiments.tasks.learning.negatives import require_data
 from latticework.experiments.tasks.measures.learning_progress import Evaluation
 from latticework.models.base import EnergyModel
-from latticework.moved import find_moved
+from latticework.moved import offer_moved_names
 from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
@@ -106,9 +106,5 @@ def headline(record: Record) -> list[KeyNumber]:
     return last_readings(record, {name: "lower" if name in lower else None for name in numbers})
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Names that were here until 0.2."""
-        place = "examples" if name == "examples" else "measures.learning_progress"
-        return find_moved(name, __name__, place, ("examples", "CouplingError", "Gap"))
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

@@ -30,7 +30,7 @@ from latticework.experiments.tasks.learning.negatives import (
 )
 from latticework.models.abilities import CarriesRates
 from latticework.models.base import EnergyModel
-from latticework.moved import find_moved
+from latticework.moved import offer_moved_names
 from latticework.samplers.base import Sampler
 
 log = logging.getLogger(__name__)
@@ -222,11 +222,5 @@ def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
     model.set_rates(data.batch(chunk, rng).to(run.device) for chunk in rows)
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Names that were here until 0.2."""
-        place = "stored_models" if name == "stored" else "truths"
-        return find_moved(
-            name, __name__, place, ("stored", "exact", "symmetric", "averaged", "sampled")
-        )
+if not TYPE_CHECKING:  # else type checkers would accept any name
+    __getattr__ = offer_moved_names(__name__)

@@ -24,6 +24,18 @@ NAMES = {  # names in the modules above
 
 # Names that moved from modules that are still there, which end with `offer_moved_names`.
 PLACES = {
+    "latticework.experiments.tasks.ebm_learning": {
+        "CouplingError": "latticework.experiments.tasks.measures.learning_progress",
+        "Gap": "latticework.experiments.tasks.measures.learning_progress",
+        "examples": "latticework.experiments.tasks.examples",
+    },
+    "latticework.experiments.tasks.target": {
+        "averaged": "latticework.experiments.tasks.truths",
+        "exact": "latticework.experiments.tasks.truths",
+        "sampled": "latticework.experiments.tasks.truths",
+        "stored": "latticework.experiments.tasks.stored_models",
+        "symmetric": "latticework.experiments.tasks.truths",
+    },
     "latticework.models.annealed": {
         "ScaledRBM": "latticework.models.scaled_rbm",
         "path_of": "latticework.models.paths",
@@ -56,18 +68,6 @@ def offer_moved_names(module: str) -> Callable[[str], Any]:
         return getattr(import_module(place), name)
 
     return find_name
-
-
-def find_moved(name: str, module: str, place: str, names: Sequence[str]) -> Any:
-    """The value of one of `names`, which moved from `module` to `place` beside it.
-
-    For the `__getattr__` of a module. Raises AttributeError for another name.
-    """
-    if name not in names:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    new = f"{module.rpartition('.')[0]}.{place}"
-    warnings.warn(f"{module}.{name} moved to {new}", DeprecationWarning, stacklevel=3)
-    return getattr(import_module(new), name)
 
 
 class MovedModules(MetaPathFinder, Loader):
