@@ -191,7 +191,7 @@ def test_the_limit_of_r_hat_is_that_of_the_verdict(chains):
         record.document["config"]["task"]["chains"] = chains
         names = [number.name for number in benchmark.headline(record)]
         assert ("chains disagree, R-hat" not in names) == agree
-        assert Cell("sk_16", "dmala", [record]).mixed == agree
+        assert Cell("sk_16", "dmala", [record]).has_mixed == agree
     found = {"ess": np.full(4, 500.0), "r_hat": np.array(values), "constant": 0}
     traced = fake(stored={"convergence": {**found, "draws": 100, "chains": chains}})
     counts = {number.name: number.value for number in chain_numbers.traced_numbers(traced)}
@@ -200,5 +200,5 @@ def test_the_limit_of_r_hat_is_that_of_the_verdict(chains):
 
 def test_one_run_whose_chains_disagree_leaves_a_cell_without_numbers():
     good, bad = (measured("dmala", "sk_16", seed, r_hat=value) for seed, value in enumerate((1, 3)))
-    assert Cell("sk_16", "dmala", [good]).mixed
-    assert not Cell("sk_16", "dmala", [good, bad]).mixed
+    assert Cell("sk_16", "dmala", [good]).has_mixed
+    assert not Cell("sk_16", "dmala", [good, bad]).has_mixed

@@ -94,7 +94,7 @@ def winners(records: list[Record]) -> pd.DataFrame:
                 if ranks.get(cell.sampler, "").strip("=") == "1":
                     first.append(cell.label)
             row[f"most effective samples/{unit}"] = ", ".join(first) or "none"
-        row["chains agree"] = f"{sum(cell.mixed for cell in measured)} of {len(measured)}"
+        row["chains agree"] = f"{sum(cell.has_mixed for cell in measured)} of {len(measured)}"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -194,13 +194,13 @@ def heat_table(measured: Sequence[Cell], unit: str) -> pd.DataFrame:
         rank_of = rank_cells(by_name[target], "min", unit)
         best = 0.0
         for cell in by_name[target]:
-            if cell.mixed:
+            if cell.has_mixed:
                 best = max(best, cell.interval("min", unit).middle)
         for cell in by_name[target]:
             row: dict[str, object] = {"target": title, "sampler": cell.label}
             if cell.absent:
                 row["state"] = NOT_SUPPORTED
-            elif cell.mixed and best:
+            elif cell.has_mixed and best:
                 share = cell.interval("min", unit).middle / best
                 rank = rank_of[cell.sampler]
                 row |= {"state": "ranked", "rank": rank, "share of the best": share}

@@ -45,7 +45,8 @@ class Cell:
         return max(r_hat(record) for record in self.records)
 
     @property
-    def mixed(self) -> bool:
+    def has_mixed(self) -> bool:
+        """Whether the largest R-hat of any run is below the bound for its number of chains."""
         if self.absent:
             return False
         return self.r_hat <= min(largest_r_hat(r.config["task"]["chains"]) for r in self.records)
@@ -58,7 +59,7 @@ class Cell:
         """`0.276 [0.233, 0.327]`, or why there is no such number."""
         if self.absent:
             return "not measured"
-        if not self.mixed:
+        if not self.has_mixed:
             return f"R-hat {self.r_hat:.3g}"
         if self.records[0].document["ess"][quantity] is None:
             return "flat"
@@ -132,7 +133,7 @@ def rank_cells(candidates: Sequence[Cell], quantity: str, unit: str) -> dict[str
     """The rank of each sampler whose chains agree, with "=" for ties."""
     intervals = {}
     for cell in candidates:
-        if cell.mixed:
+        if cell.has_mixed:
             intervals[cell.sampler] = cell.interval(quantity, unit)
     return dict(zip(intervals, ranks(list(intervals.values())), strict=True))
 
@@ -176,7 +177,7 @@ def growths(records: Sequence[Record], unit: str) -> list[Growth]:
         mixed_runs: list[Record] = []
         for size, alike in sorted(by_size.items()):
             cell = Cell(target, sampler, grouping.require_one_setting(alike))
-            if cell.mixed:
+            if cell.has_mixed:
                 mixed_runs += cell.records
                 costs[size] = {}
                 for record in cell.records:

@@ -34,7 +34,7 @@ def later_paths(records: list[Record]) -> Finding:
     margins: list[compare.Margin] = []
     shown: list[Number] = []
     for target, cells in by_target(records).items():
-        mixed = {each.sampler: each.records for each in cells if each.mixed}
+        mixed = {each.sampler: each.records for each in cells if each.has_mixed}
         if not {*OURS, *THEIRS} <= set(mixed):
             continue
         named = {name: mixed[name] for name in (*OURS, *THEIRS)}
