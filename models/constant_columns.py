@@ -18,7 +18,7 @@ from torch.nn.functional import embedding_bag
 
 from latticework.models.matmul import onednn, use_onednn
 
-# Of the rows; on a CPU a deviation costs 2 to 5 times as much as a matrix entry.
+# The largest share of rows that deviate; one costs a CPU 2 to 5 times as much as a matrix entry.
 MAX_DEVIATION_SHARE = 0.25
 LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
 

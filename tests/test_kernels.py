@@ -377,8 +377,8 @@ def test_bad_arguments_are_refused(make, message):
         make()
 
 
-# What kernels remember of the state is computed from scratch again and again: each flip rounds it,
-# and rounding errors would add up without a bound.
+# Kernels keep numbers that belong to the state and recompute them from time to time. Each flip
+# rounds them, and the rounding errors would add up without a bound.
 
 
 MEMORY_SITES = 12

@@ -264,7 +264,7 @@ def test_the_random_cluster_model_on_a_small_torus():
     assert abs(energy.var() / truth.variance - 1) < 0.1
 
 
-# What a user does with them.
+# Users compare their runs with the exact values.
 
 
 def test_a_run_against_the_truth():

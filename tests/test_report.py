@@ -407,7 +407,7 @@ def test_the_report_opens_with_a_gallery(report, tmp_path):
 
 @pytest.mark.parametrize("bundles", [NOWHERE, ROOT], ids=["installed", "checkout"])
 def test_the_command_prints_the_counts_of_its_page(bundles, tmp_path, monkeypatch, capsys):
-    """Those of the claims of the two papers, without our readings and later papers'."""
+    """The counts cover the claims of the two papers, not our readings or later papers."""
     made = build_report(tmp_path, bundles=bundles, drawing=False)
     verdicts = [Verdict.HOLDS, Verdict.FAILS, *[Verdict.OPEN] * 2] * len(made.entries)
     entries = [
@@ -730,6 +730,9 @@ def test_a_table_beside_the_paper_opens_its_section_and_the_others_are_folded(tm
     assert places == sorted(places)
 
 
+MIN_WIDTH = 576  # pixels of a page 7.2 inches wide at the smallest number of dots an inch
+
+
 def width(file: Path) -> int:
     """Pixels of a PNG."""
     return int.from_bytes(file.read_bytes()[16:20])
@@ -746,7 +749,7 @@ def test_committed_files_are_complete_and_small():
     assert [link for link in links if not (results / link).exists()] == []
     shown = [link for text in texts for link in re.findall(r"!\[[^]]*\]\((.+)\)", text)]
     wide = [link for link in shown if link.endswith(".png")]
-    narrow = [link for link in wide if width(results / link) < 400]  # 80 dots an inch at least
+    narrow = [link for link in wide if width(results / link) < MIN_WIDTH]
     assert narrow == []
     assert [page.name for page in pages if page.stat().st_size > 500_000] == []  # GitHub's limit
     pictures = results.glob("*.[ps][nv]g")

@@ -108,7 +108,7 @@ def given_per_chain(model, every):
 
 
 def plain(model, every):
-    """What `condition_on` is for a model without a closed form."""
+    """The model that `condition_on` returns where it has no closed form."""
     known = {every[0]: last_value(model, every[0])}
     evidence = conditioned.Evidence(model.domain, known, model.names, model._evidence())
     return [conditioned.Conditioned(model, evidence)]

@@ -49,7 +49,7 @@ class Section:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it shows committed records, and none of a user's."""
+        """Whether the entry shows committed records only."""
         places = set()
         for part in (*self.parts, *self.other_scales):
             if part.holding is not None:

@@ -27,8 +27,8 @@ from latticework.experiments.records import identity
 from latticework.experiments.runs import configuration, errors
 from latticework.sampling import annotations, messages
 
-# What has one value in a command: which runs there are, and where and how they are executed. Runs
-# that differ in nothing else have one record.
+# Keys with one value in a command: they say which runs there are, and where and how they are
+# executed. Runs that differ in nothing else have one record.
 UNSWEPT_KEYS = (
     "experiment", "scale", "name", "outputs", "device", "threads", "checkpoint", "force", "logger",
     "figures", "tables", "scales", "hydra/launcher",

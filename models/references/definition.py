@@ -10,7 +10,7 @@ from torch import Tensor
 from latticework.models.base import EnergyModel
 
 Arrays = Mapping[str, NDArray[Any]]  # the parameters of a target, by name
-# Of states [n, *domain.shape] and the arrays; the mean of the n numbers is known.
+# A function of states [n, *domain.shape] and the arrays: n numbers, whose mean is known.
 Moment = Callable[[Tensor, Arrays], Tensor]
 
 
