@@ -22,6 +22,7 @@ from torch import nn
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.intervals import Interval, geometric_interval
@@ -35,10 +36,7 @@ from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
-    Allowance,
-    Spent,
     TuningSetup,
-    Unit,
     diagnosed_sites,
     ess_of_worst,
     fit_blocks,
