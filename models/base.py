@@ -56,6 +56,10 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
+    def list_edges(self) -> Tensor | None:
+        """The pairs of sites that are coupled `[m, 2]`, each once; None if the model has no graph."""
+        return None
+
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Unnormalised log-probability, `[chains, *domain.shape] -> [chains]`."""

@@ -12,10 +12,10 @@ from latticework.models.domains import Binary, Categorical, Domain, Ordinal, Sub
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainCode:
     """The entries as they are."""
 
-    shape: tuple[int, ...]  # of a state
+    shape: tuple[int, ...]  # the shape of a state
     dtype: np.dtype
 
     @property
@@ -42,7 +42,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Bits(Plain):
+class Bits(PlainCode):
     """A bit for a site of two values."""
 
     low: float
@@ -76,7 +76,7 @@ class Bits(Plain):
 
 
 @dataclass(frozen=True)
-class WholeNumbers(Plain):
+class WholeNumbers(PlainCode):
     """A byte, or more, for a site of so many values 0, 1, ..."""
 
     num_values: int
@@ -118,7 +118,7 @@ class Categories(WholeNumbers):
         return (codes[..., sites] == values.astype(self.code)).astype(self.dtype)
 
 
-def code_of(domain: Domain | None, x: Tensor) -> Plain:
+def code_of(domain: Domain | None, x: Tensor) -> PlainCode:
     """The code for states of this domain like `x` `[chains, *shape]`."""
     about: tuple[Any, Any] = tuple(x.shape[1:]), torch.empty(0, dtype=x.dtype).numpy().dtype
     if isinstance(domain, Binary | Subset):
@@ -127,4 +127,4 @@ def code_of(domain: Domain | None, x: Tensor) -> Plain:
         return Categories(*about, domain.num_values)
     if isinstance(domain, Ordinal):
         return WholeNumbers(*about, domain.num_values)
-    return Plain(*about)
+    return PlainCode(*about)

@@ -30,11 +30,11 @@ from latticework.sampling.stored_draws import StoredDraws
 from latticework.sampling.watch import Look
 
 EVALUATED_ENTRIES = 2**16  # entries of draws whose log-probabilities are evaluated together
-MAX_BLOCK_ENTRIES, MAX_BLOCK_DRAWS = 2**22, 512  # of a block whose draws know theirs
+MAX_BLOCK_ENTRIES, MAX_BLOCK_DRAWS = 2**22, 512  # limits of a block whose draws know theirs
 SHOWN_SITES = 256  # sites whose R-hat a progress bar shows, at most
 
 
-class Block(NamedTuple):
+class DrawnBlock(NamedTuple):
     x: Tensor  # [draws, chains, *domain.shape]
     log_prob: Tensor  # [draws, chains]
 
@@ -46,15 +46,15 @@ class DrawnSums(NamedTuple):
     invalid: Tensor  # [chains], steps that met a log-probability of NaN or +inf
 
 
-class Draws(Protocol):
+class DrawnChains(Protocol):
     """Chains of an engine that make blocks of draws."""
 
     @property
     def sums(self) -> DrawnSums: ...
 
-    def make(self, draws: int, look: Any) -> Block: ...
+    def make(self, draws: int, look: Any) -> DrawnBlock: ...
 
-    def fork(self) -> "Draws": ...
+    def fork(self) -> "DrawnChains": ...
 
     def ladders(self, steps: int) -> Ladders | None: ...
 
@@ -77,7 +77,7 @@ class ChainDraws:
         self._levels: list[Any] = []
         self.later = _is_function_of_x(kernels.kernel, self._chain.state, x)
 
-    def make(self, draws: int, look: Any) -> Block:
+    def make(self, draws: int, look: Any) -> DrawnBlock:
         kernel, model = self._kernels.kernel, self._kernels.count.model
         state = self._chain.state
         x = state.x.new_empty(draws, *state.x.shape)
@@ -95,7 +95,7 @@ class ChainDraws:
             if x.device.type == "cpu" and look(made):
                 break
         x = x[:made]
-        return Block(x, _evaluate_draws(model, x) if self.later else torch.stack(log_prob))
+        return DrawnBlock(x, _evaluate_draws(model, x) if self.later else torch.stack(log_prob))
 
     @property
     def sums(self) -> DrawnSums:
@@ -141,7 +141,7 @@ class FusedDraws:
         nothing = torch.zeros(len(x), dtype=torch.long)
         self.sums = DrawnSums(nothing.double(), nothing)
 
-    def make(self, draws: int, look: Any) -> Block:
+    def make(self, draws: int, look: Any) -> DrawnBlock:
         kernel: Any = self._kernels.kernel
         count = self._kernels.count
         with torch.no_grad():
@@ -151,7 +151,7 @@ class FusedDraws:
                 self._state, self._kernels.target, self._rng, steps, self._thin, count.model
             )
         self.sums = DrawnSums(self.sums.accept + drawn.accept, self.sums.invalid + drawn.invalid)
-        return Block(drawn.x, drawn.log_prob)
+        return DrawnBlock(drawn.x, drawn.log_prob)
 
     def fork(self) -> "FusedDraws":
         twin = copy.copy(self)
@@ -169,14 +169,14 @@ class DrawLoop:
     """Chains after their burn-in, and what is kept of their draws."""
 
     kernels: MeteredKernel
-    draws: Draws
+    draws: DrawnChains
     store: StoredDraws | RunningMoments
-    precision: torch.dtype  # of log-probabilities
+    precision: torch.dtype  # the type of log-probabilities
     thin: int
-    evaluations: float  # of all chains since the start of the call
-    seconds: float = 0.0  # of the loop
+    evaluations: float  # all chains' since the start of the call
+    seconds: float = 0.0  # spent in the loop
     steps: int = 0
-    log_probs: tuple[Tensor, ...] = ()  # of the blocks, [draws, chains]
+    log_probs: tuple[Tensor, ...] = ()  # blocks [draws, chains]
     # The draws whose R-hat was computed last, and its text.
     _shown: tuple[int, str] = field(default=(0, ""), init=False)
     _first: float = field(default=0.0, init=False)  # evaluations before the block
@@ -253,7 +253,7 @@ class DrawLoop:
 
 def start_draws(
     kernels: MeteredKernel, x: Tensor, rng: Generator, burn_in: int, thin: int
-) -> Draws:
+) -> DrawnChains:
     """Chains from `x` after their burn-in."""
     kernel = kernels.kernel
     fused = isinstance(kernel, Fused) and not isinstance(kernel.sampler, Tempered)

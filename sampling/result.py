@@ -57,6 +57,19 @@ class ResultVerdict(Convergence):
         )
 
 
+class ResultLogZ(LogZ):
+    """The log normaliser of a result, with the ladders that tell it."""
+
+    ladders: Ladders | None
+
+    def plot(self) -> Any:
+        """The barrier and log Z along the temperatures, as a Matplotlib figure."""
+        from latticework.sampling.pictures import draw_ladders
+
+        assert self.ladders is not None
+        return draw_ladders(self.ladders, self)
+
+
 @dataclass(frozen=True, eq=False)
 class SampleResult:
     """Draws of several chains, with what they cost. All tensors are on the CPU.
@@ -155,12 +168,27 @@ class SampleResult:
         return self.verdict.converged
 
     @property
-    def log_z(self) -> LogZ | None:
+    def log_z(self) -> "ResultLogZ | None":
         """The target's log normaliser, as tempering tells it; None for other samplers.
 
         Its interval has two ends only if the chains have converged.
         """
-        return None if self.ladders is None else self.ladders.estimate_log_z(self.verdict)
+        estimate = None if self.ladders is None else self.ladders.estimate_log_z(self.verdict)
+        if estimate is None:
+            return None
+        log_z = ResultLogZ(*estimate)
+        log_z.ladders = self.ladders
+        return log_z
+
+    def plot(self) -> Any:
+        """The result as a Matplotlib figure, which a notebook shows and `savefig` writes.
+
+        It has the trace, the running mean and the ranks of log pi, the means of entries with
+        intervals, and the entries with the largest R-hat.
+        """
+        from latticework.sampling.pictures import draw_result
+
+        return draw_result(self)
 
     def categories(self) -> Tensor:
         """The categories of one-hot draws as whole numbers, int64 `[chains, draws, sites]`.

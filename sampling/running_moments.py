@@ -6,14 +6,11 @@ spectral variance estimators in Markov chain Monte Carlo", Annals of Statistics 
 """
 
 import copy
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-from latticework.models.base import EnergyModel
 
 BATCHES = 16  # batches of a chain, at least, once a run has that many draws
 
@@ -105,7 +102,7 @@ class RunningMoments:
         return torch.cat((entries, products.sum(3) if x.ndim > 3 else products), 2)
 
     def _pieces(self, count: int) -> list[tuple[int, int]]:
-        """Where `count` draws are cut at the ends of batches: first draw and size of each piece."""
+        """First draw and size of each piece of `count` draws, cut at the ends of batches."""
         pieces, done, length, draws = [], 0, self.length, self.draws
         while done < count:
             length *= 2 if draws == 2 * BATCHES * length else 1
@@ -113,16 +110,3 @@ class RunningMoments:
             pieces.append((done, size))
             done, draws = done + size, draws + size
         return pieces
-
-
-def edges_of(model: EnergyModel) -> Tensor | None:
-    """The edges `[m, 2]` of a graph or a lattice, each once; None for other models."""
-    this: Any = model
-    if isinstance(edges := getattr(model, "edges", None), Tensor):
-        return edges
-    if hasattr(model, "edges_and_couplings"):
-        return this.edges_and_couplings()[0]
-    if not (hasattr(model, "neighbours") and hasattr(model, "exists")):
-        return None
-    site, axis = this.exists[:, 1::2].nonzero().unbind(1)  # one direction of each axis
-    return torch.stack((site, this.neighbours[site, 2 * axis + 1]), 1)

@@ -21,7 +21,7 @@ from latticework.sampling.devices import on_threads
 from latticework.sampling.draw_loop import DrawLoop
 from latticework.sampling.progress import ProgressLine, has_live_output
 from latticework.sampling.result import SampleResult
-from latticework.sampling.running_moments import RunningMoments, edges_of
+from latticework.sampling.running_moments import RunningMoments
 from latticework.sampling.sample_arguments import describe_bytes, require_memory
 from latticework.sampling.stored_draws import StoredDraws
 from latticework.sampling.summary_result import SummaryResult
@@ -142,11 +142,11 @@ def require_reachable(goal: Goal | None, caveat: str, chains: int) -> None:
 
 
 def store_of(keep: str | Path, model: EnergyModel, x: Tensor) -> StoredDraws | RunningMoments:
-    """What keeps draws of chains at `x`, as `keep` says. Raises ValueError for anything else."""
+    """A store of draws of chains at `x`, as `keep` says. Raises ValueError for anything else."""
     if keep == "draws":
         return StoredDraws(model.domain, x)
     if keep == "summary":
-        return RunningMoments(x, edges_of(model))
+        return RunningMoments(x, model.list_edges())
     if isinstance(keep, str | Path) and Path(keep).suffix == ".npy":
         return StoredDraws(model.domain, x, Path(keep))
     raise ValueError(f'keep must be "draws", "summary" or the name of a .npy file, got {keep!r}')

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.domains import Domain
-from latticework.sampling.codes import Plain, code_of
+from latticework.sampling.codes import PlainCode, code_of
 
 MAX_HELD_BYTES = 2**26  # bytes of unpacked draws that are held after their first use
 MAX_ROWS_AT_ONCE = 2**22  # entries that are unpacked together
@@ -35,7 +35,7 @@ class StoredDraws:
             raise FileExistsError(
                 f"{file} exists and is not overwritten; remove it, or choose another name"
             )
-        self.code: Plain = code_of(domain, x)
+        self.code: PlainCode = code_of(domain, x)
         self.chains, self.draws = len(x), 0
         self.file, self._blocks = file, []  # type: tuple[Path | None, list[NDArray]]
         self._held: Tensor | None = None
@@ -136,7 +136,7 @@ class StoredDraws:
             raise ValueError(
                 f"the chains left their domain, whose states {self.file} holds; check the sampler"
             )
-        plain = Plain(self.code.shape, self.code.dtype)
+        plain = PlainCode(self.code.shape, self.code.dtype)
         self._blocks = [self.code.decode(block) for block in self._blocks]
         self.code = plain
 
@@ -161,7 +161,7 @@ class LazyArray:
         return len(self.shape)
 
     def reshape(self, *shape: int) -> Any:
-        """The same draws with the entries of a state in one axis, or else an array."""
+        """An array of these draws with the entries of a state in one axis, or of another shape."""
         flat = (*self.stored.shape[:2], int(np.prod(self.stored.shape[2:])))
         if shape in (flat, (*flat[:2], -1)):
             return LazyArray(self.stored, flat)

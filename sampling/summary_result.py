@@ -32,8 +32,8 @@ class SummaryResult(SampleResult):
     @property
     def moments(self) -> RunningMoments:
         """The sums that were kept."""
-        kept: Any = self.stored
-        return kept
+        moments: Any = self.stored
+        return moments
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[np.float64]]:

@@ -37,7 +37,7 @@ class Watched(Protocol):
     """A run as its watch reads it."""
 
     steps: int  # made after the burn-in
-    evaluations: float  # of the whole run, all chains together
+    evaluations: float  # all chains' in the whole run
 
     def describe_progress(self) -> str: ...
 

@@ -13,7 +13,7 @@ import torch
 import latticework as lw
 from latticework.samplers import NAMES
 from latticework.sampling import progress, sampling_run
-from latticework.sampling.codes import Plain
+from latticework.sampling.codes import PlainCode
 from latticework.sampling.stored_draws import LazyArray, StoredDraws
 from latticework.sampling.targets import why_unsupported
 
@@ -162,7 +162,7 @@ def test_states_outside_the_domain_are_kept_as_they_are(domain, wrong, tmp_path)
     stored.append(broken.unsqueeze(0))
     expected = torch.stack((x, broken), 1)
     torch.testing.assert_close(stored.unpack(), expected, rtol=0, atol=0, equal_nan=True)
-    assert type(stored.code) is Plain
+    assert type(stored.code) is PlainCode
     filed = StoredDraws(domain, x, tmp_path / "draws.npy")
     filed.append(x.unsqueeze(0))
     with pytest.raises(ValueError, match="left their domain"):
