@@ -152,3 +152,12 @@ def uncompiled(monkeypatch):
     """Blocks of a step that PyTorch interprets."""
     monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 1)
     monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)
+
+
+@pytest.fixture
+def no_grad() -> Iterator[None]:
+    """Record no gradients, as the loops of chains do not."""
+    import torch
+
+    with torch.no_grad():
+        yield

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from exactness import TABLE, largest_z
+from rows import follows
 from tapes import OnTape
 from targets import TARGETS
-from test_kernels import follows
 from torch import Generator, nn
 
 import latticework as lw

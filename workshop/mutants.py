@@ -36,15 +36,19 @@ LEFT_OUT = (
 # The tests for a file of a room: those of this list that use it or have its name, or else the
 # whole list. In other rooms: all tests that use it or have its name.
 TESTS = {
-    "samplers/compiled": "kernels same_law compiled* rare kernel_cache rates",  # only if named
-    "samplers": "kernels validity extended relaxed rates large rare start",
+    "samplers/compiled": "kernel* same_law compiled* rare rates",  # only if named
+    "samplers": "kernels kernel_rules validity extended relaxed rates large rare start",
     "models": "models exact large rare domain rates bayes_net infilling products regression"
     " resnet ais",
-    "sampling": "metrics exact chain sample starts adaptation engine validity",
+    "sampling": "metrics diagnostics exact chain sample* starts adaptation engine validity",
     "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
     "sampling/checking": "check kernels extended theory",
 }
-BY_CLASS = {"test_kernels", "test_validity"}  # for samplers: their cases that name a file's class
+BY_CLASS = {
+    "test_kernels",
+    "test_kernel_rules",
+    "test_validity",
+}  # for samplers: their cases that name a file's class
 # What an operator or a called function is exchanged for, in both directions.
 PAIRS = (
     "Add Sub,Mult Div,FloorDiv Mult,Mod Mult,Pow Mult,BitAnd BitOr,BitXor BitAnd,LShift RShift,"
