@@ -44,11 +44,8 @@ TESTS = {
     "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
     "sampling/checking": "check kernels extended theory",
 }
-BY_CLASS = {
-    "test_kernels",
-    "test_kernel_rules",
-    "test_validity",
-}  # for samplers: their cases that name a file's class
+# For samplers: their cases that name a file's class.
+BY_CLASS = {"test_kernels", "test_kernel_rules", "test_validity"}
 # What an operator or a called function is exchanged for, in both directions.
 PAIRS = (
     "Add Sub,Mult Div,FloorDiv Mult,Mod Mult,Pow Mult,BitAnd BitOr,BitXor BitAnd,LShift RShift,"
