@@ -41,7 +41,7 @@ TESTS = {
     "models": "models exact large rare domain rates bayes_net infilling products regression"
     " resnet ais",
     "sampling": "metrics diagnostics exact chain sample* starts adaptation engine validity",
-    "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
+    "experiments/tasks/measures": "metrics isl theory text regression validity",
     "sampling/checking": "check kernels extended theory",
 }
 # For samplers: their cases that name a file's class.
