@@ -8,9 +8,9 @@ import ast
 import copy
 from pathlib import Path
 
-import exactness
 import numpy as np
 import pytest
+import step_laws
 import torch
 from exactness import TABLE, Row, largest_z, p_value
 from rows import FEW, engines, exact_law, follows, of_rows, run, twins
@@ -95,7 +95,7 @@ def test_steps_on_a_gpu_follow_the_enumerated_law(row):
 def test_the_step_test_can_fail(wrong):
     """Controls: a step size 4 % off, and the correction left out."""
     target = TARGETS["binary"]
-    (after,) = exactness.dmala(lw.DMALA(0.5), target).after
+    (after,) = step_laws.dmala(lw.DMALA(0.5), target).after
     (count,), _ = counts(wrong, target, 1, 50_000)
     assert largest_z(count, 50_000, after) > 5
 

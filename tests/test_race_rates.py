@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from exactness import dmala, gwg, random_walk
 from scipy.stats import norm
+from step_laws import dmala, gwg, random_walk
 from targets import TARGETS
 from torch import Generator
 
