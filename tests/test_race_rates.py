@@ -270,7 +270,7 @@ def test_annealed_starts_are_made_once_and_charged(monkeypatch):
 
 
 def test_draws_are_evenly_spaced():
-    contest = TuningSetup(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, kept=10)
+    contest = TuningSetup(lw.Function(lambda x: x.sum(-1), lw.Binary(4)), 3, max_draws=10)
     stint = contest.sample_run(lw.DMALA(0.2), 93, 0)
     assert (stint.thin, stint.burn_in, stint.steps) == (7, 14, 91)
     assert stint.result.draws.shape == (3, 11, 4)

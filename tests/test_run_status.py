@@ -158,7 +158,7 @@ def test_more_seeds_count_and_other_settings_do_not(tmp_path):
     assert command_line(*PART, *other, outputs=tmp_path) == 0
     held = load_status("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
     assert [record.config["seed"] for record in held.records] == [17]
-    assert [record.config["sampler"]["step_size"] for record in held.others] == [0.9]
+    assert [record.config["sampler"]["step_size"] for record in held.undeclared] == [0.9]
     assert [(pool.basis, pool.decides) for pool in held.pools()] == [
         ("smoke", False), ("smoke, other settings", False),
     ]  # fmt: skip
@@ -175,7 +175,7 @@ def test_a_declared_run_counts_in_whatever_spelling_it_was_made(tmp_path):
             shutil.copytree(path, path.with_name("sampler.step_size=0.40,sampler=dmala,seed=0"))
         held = load_status("ising_sampling", "smoke", tmp_path, bundles=NOWHERE)
         assert [record.path for record in held.records] == [path]
-        assert not held.others
+        assert not held.undeclared
         assert set(held.runs) - set(held.missing) == {"sampler=dmala,seed=0"}
 
 

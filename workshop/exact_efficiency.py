@@ -32,7 +32,7 @@ import block_laws  # noqa: E402 - of the folder of the tests
 import step_laws  # noqa: E402
 
 Matrix = NDArray[np.float64]
-SITES = 6  # of the page
+SITES = 6  # sites of the targets on the page
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "efficiency.md"
 SINGULAR = 1e-10  # a smallest singular value that stands for zero
 

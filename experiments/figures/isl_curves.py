@@ -146,7 +146,7 @@ def curves(
     """
     records = grouping.require_records_with(records, "isl", "parzen", task="isl")
     drawn = []
-    levels = []  # of all training rows, by panel
+    levels = []  # the ISL of all training rows, by panel
     for title, part in _records_by_setting(records, panels).items():
         series = []
         for (value, alike), dash in zip(
