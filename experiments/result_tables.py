@@ -130,9 +130,9 @@ def _format_numbers(numbers: Sequence[KeyNumber], *, has_spreads: bool) -> str:
             values.append(number.value)
     if texts:  # chains that disagree may each have their own, such as an infinite R-hat
         texts |= {format_estimate(Estimate(value)) for value in values}
-        first, *others = sorted(texts)
+        first, *further = sorted(texts)
         is_short = len(texts) <= MAX_LISTED_TEXTS
-        return ", ".join([first, *others]) if is_short else f"{first} and {len(others)} others"
+        return ", ".join([first, *further]) if is_short else f"{first} and {len(further)} others"
     if len(values) > 1:
         return format_estimate(estimate(values)._replace(runs=None))
     return format_estimate(Estimate(values[0], None if has_spreads else numbers[0].error))

@@ -241,8 +241,13 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         if not plain or a.numel() < FUSING_ENTRIES:
             return torch.where(rows, a, b)
         # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
-        bits, other = a.view(torch.int32), b.view(torch.int32)
-        return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
+        bits, alternative = a.view(torch.int32), b.view(torch.int32)
+        return (
+            bits.bitwise_xor_(alternative)
+            .bitwise_and_(-rows.int())
+            .bitwise_xor_(alternative)
+            .view(a.dtype)
+        )
 
     return type(new)(*map(pick, new, old))
 

@@ -159,9 +159,9 @@ class Tempered(Sampler):
                 "acceptance and scales are for kernels whose scale may differ by level, such as "
                 f"dmala, dlmc, avg, dhams or edlp, got {kernel}; leave them out"
             )
-        own = getattr(kernel, str(kernel.scale))
-        if not 0 < own < inf:
-            raise ValueError(f"adaptation starts from a finite {kernel.scale}, got {own}")
+        start = getattr(kernel, str(kernel.scale))
+        if not 0 < start < inf:
+            raise ValueError(f"adaptation starts from a finite {kernel.scale}, got {start}")
         if self.scales is not None:
             levels = 0 if self.schedule is None else len(self.schedule)
             if len(self.scales) != levels or not all(scale > 0 for scale in self.scales):

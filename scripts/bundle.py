@@ -40,7 +40,9 @@ def main(words: list[str] | None = None) -> int:
         held = (
             load_status(name, "paper", chosen.outputs, Path()) if experiment_exists(name) else None
         )
-        records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
+        records = (
+            [] if held is None else [*held.records, *(held.undeclared if chosen.others else ())]
+        )
         if held is None or not records:
             if not everything:
                 print(f"{name}: no finished run at the paper's scale in {chosen.outputs}")

@@ -55,7 +55,9 @@ def main(words: list[str] | None = None) -> int:
     if not report.outcomes:
         return 2
     if chosen.json:
-        content = {name: [asdict(one) for one in each] for name, each in report.outcomes.items()}
+        content = {}
+        for name, outcomes in report.outcomes.items():
+            content[name] = [asdict(outcome) for outcome in outcomes]
         chosen.json.write_text(json.dumps({"sampler": str(sampler), "outcomes": content}, indent=2))
     return 1 if report.failures else 0
 
@@ -93,7 +95,7 @@ def check_draws_file(chosen: argparse.Namespace) -> int:
     )  # fmt: skip
     Console().print(report)
     if chosen.json:
-        outcomes = [asdict(one) for one in report.outcomes]
+        outcomes = [asdict(outcome) for outcome in report.outcomes]
         chosen.json.write_text(json.dumps({"draws": str(chosen.draws), "outcomes": outcomes}))
     return 0 if report.passed else 1
 
@@ -121,14 +123,14 @@ def parser() -> argparse.ArgumentParser:
 
 def settings(given: Sequence[str]) -> dict[str, Any]:
     """Words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
-    found = {}
+    values = {}
     for word in given:
         key, separator, value = word.partition("=")
         if not separator:
             raise ValueError(f"{word!r} is not a setting; write key=value")
         document: Any = OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
-        found[key] = document["value"]
-    return found
+        values[key] = document["value"]
+    return values
 
 
 def targets(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:

@@ -46,15 +46,15 @@ class DeclinedError(Exception):
 class Contender:
     """`needs` are the packages that must be installed, `takes` the workloads and threads.
 
-    A burst has `fewest` steps or more, where a call has a cost of its own. `own` says whether the
-    law of a step is that of our sampler, so that effective samples are the same.
+    A burst has `fewest` steps or more, where a call has a cost of its own. `is_ours` says whether
+    the law of a step is that of our sampler, so that effective samples are the same.
     """
 
     make: Callable[[Workload, int], Chains]
     takes: Callable[[Workload, int], bool] = lambda work, threads: True
     needs: tuple[str, ...] = ()
     fewest: int = 1
-    own: bool = True
+    is_ours: bool = True
 
 
 # Our own code.
@@ -173,10 +173,10 @@ def plain_model(work: Workload) -> "nn.Module":
         features = model.inputs[:, :-1].contiguous()
         return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
     if work.kind == "resnet":
-        other = plain.PlainResNet(*work.sizes)
+        network = plain.PlainResNet(*work.sizes)
         parts = {key.removeprefix("network."): value for key, value in model.state_dict().items()}
-        other.load_state_dict(parts)
-        return other
+        network.load_state_dict(parts)
+        return network
     return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
 
 
@@ -362,7 +362,7 @@ CONTENDERS = {
             partial(_sweeps, library=name),
             partial(_few_chains, fits=fits),
             needs=(name,),
-            own=name == "ferrotherm",
+            is_ours=name == "ferrotherm",
         )
         for name, fits in (("openjij", _swept), ("ferrotherm", _swept), ("mcising", _tiled))
     },
@@ -372,7 +372,7 @@ CONTENDERS = {
             lambda work, threads: _swept(work) and threads == 1,
             needs=("dwave",),
             fewest=5,
-            own=False,
+            is_ours=False,
         )
         for name, rule in (("dwave", "Gibbs"), ("dwave-metropolis", "Metropolis"))
     },
@@ -383,7 +383,7 @@ CONTENDERS = {
             and not (work.kind == "bnn" and work.sampler == "gibbs-1")  # has no product
         ),
         needs=("numba",),
-        own=False,
+        is_ours=False,
     ),
 }
 

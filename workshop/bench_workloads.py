@@ -43,10 +43,10 @@ class Workload:
     @property
     def sites(self) -> int:
         """Sites of one chain."""
-        one, two, three = (*self.sizes, 0, 0)[:3]
-        squares = {"resnet": one * one, "bnn": (two + 2) * three + 1}
-        squares |= dict.fromkeys(("ising", "torus"), one * two)
-        return squares.get(self.kind, one)
+        first, second, third = (*self.sizes, 0, 0)[:3]
+        squares = {"resnet": first * first, "bnn": (second + 2) * third + 1}
+        squares |= dict.fromkeys(("ising", "torus"), first * second)
+        return squares.get(self.kind, first)
 
 
 def _each(model: str, chains: int, *samplers: str) -> list[Workload]:

@@ -72,11 +72,12 @@ def in_turns(ways: dict[str, Advance], calls: int = 0) -> dict[str, list[float]]
     for name, advance in ways.items():
         advance()  # a warm-up; a graph is captured
         counts[name] = calls or max(1, round(BURST / seconds(advance)))
-    turns = [
-        {n: seconds(partial(repeated, ways[n], counts[n])) / counts[n] for n in ways}
-        for _ in range(TURNS)
-    ]
-    return {name: [turn[name] for turn in turns] for name in ways}
+    seconds_by_way: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(TURNS):
+        for name, advance in ways.items():
+            calls_together = partial(repeated, advance, counts[name])
+            seconds_by_way[name].append(seconds(calls_together) / counts[name])
+    return seconds_by_way
 
 
 def by_events(advance: Advance) -> float:
@@ -113,10 +114,12 @@ def chains(work: Workload) -> dict[str, Any]:
             "eager": partial(advance, "eager", eager),
             "captured": partial(advance, "captured", captured),
         }
-        found = in_turns(ways)
+        seconds_by_way = in_turns(ways)
         replays = partial(repeated, ways["captured"], 20)
         clock = [by_events(replays) / seconds(replays) for _ in range(TURNS)]
-    steps = {name: [BLOCK / s for s in times] for name, times in found.items()}
+    steps = {}
+    for name, times in seconds_by_way.items():
+        steps[name] = [BLOCK / s for s in times]
     ratio = [a / b for a, b in zip(steps["captured"], steps["eager"], strict=True)]
     return {
         "model": work.model,
@@ -157,9 +160,13 @@ def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict
             advance()
         torch.cuda.synchronize()
         first = time.perf_counter() - began
-        found = in_turns(ways)
-    ratio = [a / b for a, b in zip(found["eager"], found["captured"], strict=True)]
-    ms = {name: [1000 * s for s in times] for name, times in found.items()}
+        seconds_by_way = in_turns(ways)
+    ratio = [
+        a / b for a, b in zip(seconds_by_way["eager"], seconds_by_way["captured"], strict=True)
+    ]
+    ms = {}
+    for way, times in seconds_by_way.items():
+        ms[way] = [1000 * s for s in times]
     return {
         "network": name,
         **spread("eager ms", ms["eager"]),

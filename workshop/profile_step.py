@@ -38,10 +38,10 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
         state = sampler.init(model.domain.uniform(chains, rng), model)
         for _ in range(3):  # a warm-up
             state, _ = sampler.step(state, model, rng)
-        with profile(activities=[ProfilerActivity.CPU]) as found:
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
             for _ in range(steps):
                 state, _ = sampler.step(state, model, rng)
-    operations = [e for e in found.key_averages() if e.key.startswith("aten::")]
+    operations = [e for e in profiled.key_averages() if e.key.startswith("aten::")]
     total = sum(e.self_cpu_time_total for e in operations)
     rows = [
         (e.key.removeprefix("aten::"), e.count / steps, e.self_cpu_time_total / total)

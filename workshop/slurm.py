@@ -112,9 +112,9 @@ class Node:
 
     def dies(self) -> None:
         """Kill the node's daemon and all processes of its jobs, as a loss of power does."""
-        found = [int(line.split()[0]) for line in output("scontrol", "listpids").splitlines()[1:]]
-        found = [pid for pid in found if pid > 0]
-        for pid in {*found, *map(parent, found), self.running["slurmd"].pid}:
+        pids = [int(line.split()[0]) for line in output("scontrol", "listpids").splitlines()[1:]]
+        pids = [pid for pid in pids if pid > 0]
+        for pid in {*pids, *map(parent, pids), self.running["slurmd"].pid}:
             os.kill(pid, signal.SIGKILL)
         self.running["slurmd"].wait()
 
@@ -177,13 +177,13 @@ def ended(process: subprocess.Popen, outputs: Path) -> str:
 
 def equal(plain: Path, outputs: Path) -> int:
     """The number of records in `outputs`, each of which has the bits of that in `plain`."""
-    found = {Path(str(r.path)).relative_to(outputs): r for r in load_all(outputs)}
+    made = {Path(str(r.path)).relative_to(outputs): r for r in load_all(outputs)}
     known = {Path(str(r.path)).relative_to(plain): r for r in load_all(plain)}
-    assert found, f"no record in {outputs}"
-    for name, record in found.items():
+    assert made, f"no record in {outputs}"
+    for name, record in made.items():
         differ = first_difference(known[name].metrics, record.metrics)
         assert not differ, f"{name}: {differ}"
-    return len(found)
+    return len(made)
 
 
 def resumed(outputs: Path) -> list[str]:
@@ -194,17 +194,17 @@ def resumed(outputs: Path) -> list[str]:
 
 def sweeps(folder: Path) -> None:
     """A sweep by one command, and by two at once."""
-    plain, one, two = (folder / name for name in ("plain", "one", "two"))
+    plain, single, double = (folder / name for name in ("plain", "one", "two"))
     ended(command(plain, *SWEEP), plain)
-    said = ended(command(one, *SWEEP, *ON_SLURM), one)
+    said = ended(command(single, *SWEEP, *ON_SLURM), single)
     assert "sacct" not in said, said
-    print(f"a sweep: {equal(plain, one)} runs, equal to those without Slurm", flush=True)
-    both = [command(two, *SWEEP, *ON_SLURM) for _ in range(2)]
+    print(f"a sweep: {equal(plain, single)} runs, equal to those without Slurm", flush=True)
+    both = [command(double, *SWEEP, *ON_SLURM) for _ in range(2)]
     for each in both:
-        ended(each, two)
-    assert equal(plain, two) == len(load_all(plain))
-    assert not (two / "superseded").exists()
-    print(f"two commands at once: {len(load_all(two))} records, equal to the others", flush=True)
+        ended(each, double)
+    assert equal(plain, double) == len(load_all(plain))
+    assert not (double / "superseded").exists()
+    print(f"two commands at once: {len(load_all(double))} records, equal to the others", flush=True)
 
 
 def interruptions(folder: Path, cluster: Node) -> None:

@@ -149,7 +149,7 @@ def curves(
     """
     records = grouping.require_records_with(records, "isl", "parzen", task="isl")
     drawn = []
-    levels = []  # of all training rows, by panel
+    levels = []  # the ISL of all training rows, by panel
     parts = _records_by_setting(records, panels)
     if apart:
         parts = _split_by_sampler(records, apart)

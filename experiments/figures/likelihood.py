@@ -159,7 +159,7 @@ def table1(records: list[Record]) -> pd.DataFrame:
     settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
     if no record has log-likelihoods of a learned model.
     """
-    keys: dict[str, tuple[str, int]] = {}  # of samplers, by label
+    keys: dict[str, tuple[str, int]] = {}  # keys of samplers, by label
     groups: dict[tuple, dict[str, list[Record]]] = {}  # by row and label
     for place, runs in grouping.group_by(_row_key, learned_model_records(records)).items():
         groups[place] = {}

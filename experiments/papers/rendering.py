@@ -20,7 +20,7 @@ from latticework.experiments.records.files import write_file
 DPIS = (160, 130, 100, 80)  # dots an inch of a PNG: the first that keep it small, or the last
 MAX_PNG_BYTES = 200_000  # bytes of a PNG that need no fewer dots an inch
 MAX_SVG_CHARACTERS = 200_000  # characters of an SVG file; larger figures have none
-FIGURE_DIGITS = "%.5g"  # of the numbers in the CSV file of a figure
+FIGURE_DIGITS = "%.5g"  # numbers in the CSV file of a figure
 
 # Figures.
 

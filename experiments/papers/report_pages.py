@@ -159,9 +159,9 @@ def stem(exhibit: Exhibit, experiment: str, name: str, scale: str = "paper") -> 
     the first keeps it. Scales other than the paper's are named.
     """
     first = experiment
-    for other, names in exhibit.items_by_experiment.items():
+    for named, names in exhibit.items_by_experiment.items():
         if name in (names or ()):
-            first = other
+            first = named
             break
     text = name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
     return text if scale == "paper" else f"{text}-{scale}"

@@ -60,8 +60,8 @@ def describe_problems(
             f"they lack the setting {catalogue.settings[status.experiment]}"
         )
         remedies.append((status.command, "makes the outdated runs again"))
-    if status.others and status.records:
-        problems.append(f"{len(status.others)} more with other settings are not shown")
+    if status.undeclared and status.records:
+        problems.append(f"{len(status.undeclared)} more with other settings are not shown")
     return problems + drawn.reasons_not_made, remedies
 
 

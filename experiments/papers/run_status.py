@@ -60,7 +60,7 @@ class ExperimentStatus:
     place: str  # OUTPUTS, or the bundle's file name
     runs: tuple[str, ...]
     records: list[Record]
-    others: list[Record] = field(default_factory=list)
+    undeclared: list[Record] = field(default_factory=list)  # with other settings
     failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
     damaged: tuple[str, ...] = ()  # a line for each record that cannot be read
     stopped: list[str] = field(default_factory=list)  # begun and not finished
@@ -78,7 +78,7 @@ class ExperimentStatus:
     @property
     def drawable_records(self) -> list[Record]:
         """The records for figures: the runs that count, or the others if there are none."""
-        return self.records or self.others
+        return self.records or self.undeclared
 
     @property
     def command(self) -> str:
@@ -90,8 +90,8 @@ class ExperimentStatus:
         pools = [Pool(self.scale, self.scale == "paper", real)] if real else []
         if len(real) < len(self.records):
             pools.append(Pool(f"{self.scale}, substitutes", False, self.records))
-        if self.others:
-            pools.append(Pool(f"{self.scale}, other settings", False, self.others))
+        if self.undeclared:
+            pools.append(Pool(f"{self.scale}, other settings", False, self.undeclared))
         return pools
 
 
@@ -125,12 +125,12 @@ def load_status(
     if not (records or failed or stopped):
         return None
     sweep = declared_sweep(experiment, scale)
-    declared, others = sweep.split_records(drop_repeated_runs(records))
+    declared, undeclared = sweep.split_records(drop_repeated_runs(records))
     done: set[str] = set()
     for record in declared:
         done.update(sweep.runs_of_record(record) or ())
     return ExperimentStatus(
-        experiment, scale, sweep.config, place, sweep.runs, declared, others, failed,
+        experiment, scale, sweep.config, place, sweep.runs, declared, undeclared, failed,
         tuple(damaged.values()), stopped, frozenset(done),
     )  # fmt: skip
 

@@ -98,13 +98,16 @@ def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobR
     configuration.register()
     setup_globals()
     Singleton.set_state(state)
-    own = context.config_loader.load_sweep_config(config, overrides)
-    with open_dict(own):
-        own.hydra.job.id, own.hydra.job.num = f"{own.hydra.job.name}_{number}", number
-    HydraConfig.instance().set_config(own)
+    run_config = context.config_loader.load_sweep_config(config, overrides)
+    with open_dict(run_config):
+        run_config.hydra.job.id, run_config.hydra.job.num = (
+            f"{run_config.hydra.job.name}_{number}",
+            number,
+        )
+    HydraConfig.instance().set_config(run_config)
     return run_job(
         hydra_context=context,
-        config=own,
+        config=run_config,
         task_function=task_function,
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",

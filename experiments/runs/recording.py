@@ -177,11 +177,11 @@ def _claim_folder(asked: Path, config: dict[str, Any]) -> Path:
 def _with_other_digits(folders: Sequence[str], name: str, claimed: str) -> list[str]:
     """Return the folders of the overrides `name`, except the one that is claimed, in order."""
     length = len(name) + 1 + identity.DIGEST_CHARACTERS
-    others = []
+    matching = []
     for folder in folders:
         if folder.startswith(f"{name}-") and len(folder) == length and folder != claimed:
-            others.append(folder)
-    return sorted(others)
+            matching.append(folder)
+    return sorted(matching)
 
 
 def _set_aside_former_settings(folders: Sequence[Path], config: dict[str, Any]) -> None:

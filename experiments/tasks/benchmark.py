@@ -172,10 +172,10 @@ def errors(
     if mean is None:
         return [(step, {}) for step in steps]
     running = draws.mean(0, dtype=torch.float64).cumsum(0)
-    found = [running[place - 1] / place - mean.cpu() for place in places]
+    gaps = [running[place - 1] / place - mean.cpu() for place in places]
     return [
         (step, {"log_rmse": float(gap.square().mean().sqrt().log())})
-        for step, gap in zip(steps, found, strict=True)
+        for step, gap in zip(steps, gaps, strict=True)
     ]
 
 
@@ -186,9 +186,9 @@ def headline(record: Record) -> list[KeyNumber]:
     r_hat = record.document["r_hat"]
     if r_hat is None or r_hat > largest_r_hat(record.config["task"]["chains"]):
         return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
-    found, document = record.document["ess"], record.document
+    ess, document = record.document["ess"], record.document
     evaluations = document["evaluations_per_step"] * record.config["task"]["chains"]
-    per_step = found["min"] / document["steps"]
+    per_step = ess["min"] / document["steps"]
     return [
         KeyNumber("ess_per_second", per_step / document["seconds_per_step"], better="higher"),
         KeyNumber("ess_per_evaluation", per_step / evaluations, better="higher"),

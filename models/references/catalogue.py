@@ -63,8 +63,8 @@ class ReferenceTarget:
     @property
     def log_z(self) -> float | None:
         """The log normaliser; None where it is not known exactly."""
-        found = self.card["log_z"]
-        return None if found is None else float(found["value"])
+        entry = self.card["log_z"]
+        return None if entry is None else float(entry["value"])
 
     @cached_property
     def draws(self) -> Tensor:

@@ -16,15 +16,15 @@ from latticework.models.references.definition import (
     sum_of_sites,
 )
 
-CAPACITY = 24  # of the knapsack
+CAPACITY = 24  # the largest weight of a knapsack
 
 
 def build_independent_sets(arrays: Arrays) -> Factors:
     """No edge has two ones; each one adds log(activity) to log pi."""
     apart = torch.tensor([[0.0, 0.0], [0.0, -math.inf]])
-    one = torch.stack((torch.zeros(()), torch.from_numpy(arrays["log_activity"])))
+    activity = torch.stack((torch.zeros(()), torch.from_numpy(arrays["log_activity"])))
     tables = [(edge, apart) for edge in arrays["edges"].tolist()]
-    tables += [([site], one) for site in range(36)]
+    tables += [([site], activity) for site in range(36)]
     return Factors(tables, 36)
 
 

@@ -32,7 +32,7 @@ def lowest(
     """`ours` are below `others` in `column`, at the largest `axis` value that all reach."""
     groups = readings.records_by_sampler(records, [*others, *ours], [column])
     place, values = readings.values_at_common_end(groups, column, axis)
-    pairs = [(other, name) for name in ours for other in others]
+    pairs = [(reference, name) for name in ours for reference in others]
     ranked = dict(sorted(values.items(), key=lambda item: np.mean(list(item[1].values()))))
     note = f"{title} {_describe_place(axis, place)}"
     margins = compare.differences(title, values, pairs)
@@ -168,7 +168,7 @@ def fig3_dula(records: list[Record]) -> Finding:
     tolerance = thresholds.LOG_RMSE.value()
     margins, shown = [], []
     agreeing: list[str] = []  # horizons at which all margins hold
-    other: list[str] = []
+    apart: list[str] = []
     for share in HORIZONS:
         horizon = share * end
         at_horizon = readings.value_at("log_rmse", "step", horizon)
@@ -180,14 +180,14 @@ def fig3_dula(records: list[Record]) -> Finding:
             here += compare.equivalence(what, gaps, 0.0, tolerance)
             shown.append(Number(what, estimates.estimate(gaps.values())))
         is_level = Finding(here).verdict()[0] is Verdict.HOLDS
-        (agreeing if is_level else other).append(f"{horizon:,.0f}")
+        (agreeing if is_level else apart).append(f"{horizon:,.0f}")
         margins += here
     note = f"log RMSE of the means; about as well: within {tolerance:g}, our choice"
     undecidable = ""
-    if agreeing and other:
+    if agreeing and apart:
         undecidable = (
             f"the number of iterations of Figure 3, which the paper does not print: level after "
-            f"{', '.join(agreeing)} iterations and not after {', '.join(other)}"
+            f"{', '.join(agreeing)} iterations and not after {', '.join(apart)}"
         )
     return Finding(margins, shown, note, undecidable=undecidable)
 

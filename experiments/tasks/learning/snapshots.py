@@ -46,8 +46,8 @@ def snapshots(
     data = require_data(data)
     wanted = _settings(run.config, KEY, data.fingerprint)
     for record in _finished(run, experiment):
-        found = _settings(record.config, "task", record.document["data"]["fingerprint"])
-        if identity(found) == identity(wanted):
+        settings = _settings(record.config, "task", record.document["data"]["fingerprint"])
+        if identity(settings) == identity(wanted):
             assert isinstance(record.path, Path)
             run.note(learned_by=str(record.path.relative_to(run.outputs)))
             return {file.stem: load_file(file) for file in sorted(record.path.glob(FILES))}
@@ -94,9 +94,9 @@ def _settings(config: dict[str, Any], key: str, fingerprint: str) -> dict[str, A
 
     Without the engine: networks have none that is compiled.
     """
-    kept = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
+    parts = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
     data = {**config["data"], "fingerprint": fingerprint}
-    return {**kept, "data": data, "task": config[key]}
+    return {**parts, "data": data, "task": config[key]}
 
 
 def _finished(run: Run, experiment: str) -> list[Record]:

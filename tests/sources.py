@@ -1,0 +1,24 @@
+"""Files of the project by patterns, and their text."""
+
+from functools import cache
+
+from documented import ROOT
+
+FOLDERS = ("data", "experiments", "models", "samplers", "sampling", "scripts")
+PACKAGE = ("run.py", "src/latticework/*.py", *(f"{folder}/**/*.py" for folder in FOLDERS))
+PACKAGE += ("workshop/*.py",)
+SOURCE = (*PACKAGE, "tests/*.py", "tests/made_records/*.py", "workshop/tests/*.py")
+
+
+@cache
+def read(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+@cache
+def files(*patterns: str) -> list[str]:
+    """The files that one of the patterns matches, relative to the root, sorted."""
+    paths: set[str] = set()
+    for pattern in patterns:
+        paths |= {str(file.relative_to(ROOT)) for file in ROOT.glob(pattern) if file.is_file()}
+    return sorted(paths)
