@@ -132,8 +132,8 @@ def _against(
     def ends(level: float) -> compare.Ends:
         between = []
         for dmala, rival in pairs:
-            low, high = likelihood.bounds(dmala, level)
-            rival_low, rival_high = likelihood.bounds(rival, level)
+            low, high = likelihood.likelihood_bounds(dmala, level)
+            rival_low, rival_high = likelihood.likelihood_bounds(rival, level)
             between.append((low - rival_high, high - rival_low))
         return between
 
@@ -149,7 +149,7 @@ def _against_vae(vae: float, ours: ModelsBySeed) -> compare.Margin:
     def ends(level: float) -> compare.Ends:
         between = []
         for model in models:
-            low, high = likelihood.bounds(model, level)
+            low, high = likelihood.likelihood_bounds(model, level)
             between.append((low - vae, high - vae))
         return between
 

@@ -116,7 +116,9 @@ def fig3(records: list[Record], axis: str) -> Finding:
     finding = lowest(records, "log_rmse", "log RMSE", axis, RIVALS)
     groups = readings.records_by_sampler(records, (*RIVALS, "DMALA"), ["log_rmse"])
     place, values = readings.values_at_common_end(groups, "log_rmse", axis)
-    steps = place if axis == "step" else place / readings.seconds_per_step(groups)["DSVGD"]
+    steps = (
+        place if axis == "step" else place / readings.seconds_per_step_of_samplers(groups)["DSVGD"]
+    )
     column = "log_rmse_ensemble"
     ensembles = readings.records_by_sampler(records, ["DSVGD"], [column])["DSVGD"]
     particles = readings.by_seed(ensembles, readings.value_at(column, "step", steps))

@@ -55,7 +55,7 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
     """The bias increases with epsilon along the whole curve and stays below a bound.
 
     For a = 1, b = 0.1. The bound has the form of Theorem 5.2. The paper does not state its
-    constants; `experiments.tasks.measures.stationary.bounds` derives them from the proof.
+    constants; `experiments.tasks.measures.stationary.bias_bounds` derives them from the proof.
     """
     varied = []
     for record in records:
