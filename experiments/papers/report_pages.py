@@ -203,7 +203,7 @@ def _headline(exhibit: Exhibit, entries: Sequence[Entry]) -> Number | None:
         if _is_cost(entry) and not _is_cost(entries[0]):
             break
         for number in entry.finding.numbers if entry.finding else ():
-            if number.what == exhibit.headline:
+            if number.quantity == exhibit.headline:
                 return number
             if number.paper and first is None:
                 first = number
@@ -225,11 +225,11 @@ def _distinct_numbers(entries: Sequence[Entry]) -> list[Number]:
     """The numbers of the entries, each once; where two experiments share a name, with theirs."""
     origins: dict[str, set[str]] = defaultdict(set)
     for experiment, number in _numbers(entries):
-        origins[number.what].add(experiment)
+        origins[number.quantity].add(experiment)
     numbers: dict[Number, None] = {}  # in their order
     for experiment, number in _numbers(entries):
-        if len(origins[number.what]) > 1:
-            number = replace(number, what=f"{number.what} ({experiment})")
+        if len(origins[number.quantity]) > 1:
+            number = replace(number, quantity=f"{number.quantity} ({experiment})")
         numbers[number] = None
     return list(numbers)
 
@@ -295,4 +295,4 @@ def _fresh(entry: Entry) -> str:
     if entry.fresh is None or entry.claim.fresh is None:
         return ""
     verdict, _ = entry.fresh.verdict()
-    return f"Only {entry.claim.fresh.what}: {verdict}, {entry.fresh.weakest_margin.text()}"
+    return f"Only {entry.claim.fresh.description}: {verdict}, {entry.fresh.weakest_margin.text()}"

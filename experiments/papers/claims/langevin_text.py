@@ -41,8 +41,8 @@ def table3_quality(records: list[Record], model: str) -> Finding:
     tolerance = thresholds.BLEU.value()
     for ours, theirs in PAIRS:
         gaps = readings.paired_differences(values[ours], values[theirs])
-        what = f"corpus BLEU, {ours} - {theirs}"
-        margins += compare.equivalence(what, gaps, 0.0, tolerance)
+        quantity = f"corpus BLEU, {ours} - {theirs}"
+        margins += compare.equivalence(quantity, gaps, 0.0, tolerance)
     return Finding(margins, shown, f"similar: within {tolerance:g} points")
 
 
