@@ -11,6 +11,8 @@ from typing import Any
 PT_DMALA = {"kernel": "dmala(step_size=0.2)", "schedule": [0.4, 0.6, 0.8, 1.0]}
 # The module and the class of each name. A variant also has the fields that it sets. All other
 # fields have the defaults of the class; conf/sampler lists them for experiments.
+# Not read from conf/sampler: these files are Hydra's (defaults, interpolations), which the library
+# does without. A test compares the two.
 NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "acs": "acs.ACS",
     "avg": "avg.AVG",

@@ -38,6 +38,7 @@ from latticework.samplers.base import (
     Info,
     Sampler,
     UnsupportedModelError,
+    UsesKernel,
     acceptance,
     own_generator,
     require_count,
@@ -60,7 +61,7 @@ MIN_BASE_GAIN = 1.0  # nats between a learned base and the uniform one, below wh
 
 
 @dataclass(frozen=True)
-class Tempered(Sampler):
+class Tempered(UsesKernel):
     """`kernel` at several temperatures, with swaps, so that chains leave their modes.
 
     `init` learns the schedule in `rounds` rounds of 1, 2, 4, ... steps: after each, its levels are
@@ -174,15 +175,6 @@ class Tempered(Sampler):
     def inner(self) -> Sampler:
         """The kernel, also where `kernel` is its name."""
         return make_sampler(self.kernel) if isinstance(self.kernel, str) else self.kernel
-
-    @property
-    def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.inner.uses_gradient
-
-    @property
-    def swaps(self) -> bool:  # type: ignore[override]
-        """Whether the kernel serves a `Subset`; the base is then uniform on it."""
-        return self.inner.swaps
 
     @property
     def has_base(self) -> bool:

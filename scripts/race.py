@@ -55,7 +55,7 @@ UNITS = {"second": "effective samples a second", "evaluation": "effective sample
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if no sampler could be ranked."""
     words = sys.argv[1:] if words is None else words
-    chosen = parser().parse_args(words)
+    chosen = race_parser().parse_args(words)
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
     model = load_target(chosen.target, chosen.domain)
@@ -97,12 +97,12 @@ def main(words: list[str] | None = None) -> int:
     }
     seconds = time.perf_counter() - began
     command = shlex.join(["latticework", "race", *words])
-    write(folder, config, table, entrants, command, seconds)
+    write_race(folder, config, table, entrants, command, seconds)
     console.print(f"\ntable, figure and records: {folder}", highlight=False, soft_wrap=True)
     return 0 if (table["rank"] != "-").any() else 1
 
 
-def parser() -> argparse.ArgumentParser:
+def race_parser() -> argparse.ArgumentParser:
     made = parser_of("race", __doc__)
     made.add_argument("target", help="file.py:Name, a function, an nn.Module or an EnergyModel")
     made.add_argument("--domain", help="of a function: binary:20, spins:20, categorical:10,3 ...")
@@ -247,7 +247,7 @@ def first_names(words: list[str]) -> str:
     return ", ".join(words[:NAMED]) + more
 
 
-def write(
+def write_race(
     folder: Path,
     config: dict[str, Any],
     table: pd.DataFrame,

@@ -15,7 +15,7 @@ import latticework as lw
 from latticework.sampling.checking.law import (
     Law,
     Matrix,
-    normalise,
+    normalise_rows,
 )
 from latticework.sampling.checking.targets import Target
 
@@ -57,7 +57,7 @@ def gibbs(sampler: Any, target: Target) -> Law:
 def normalised_or_stay(weights: Matrix) -> Matrix:
     """The transitions with these weights; an impossible state stays if all within reach are so."""
     stays = weights.sum(-1) == 0
-    return normalise(weights + np.diag(stays))
+    return normalise_rows(weights + np.diag(stays))
 
 
 def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
@@ -97,7 +97,7 @@ def hamming_ball(sampler: lw.HammingBall, target: Target) -> Law:
         for x, u in itertools.product(range(len(target.z)), repeat=2):
             changed = target.sites_changed(x, u)
             ball[x, u] = set(changed) <= set(block) and len(changed) <= sampler.radius
-        return normalise(ball) @ normalise(ball * target.law)
+        return normalise_rows(ball) @ normalise_rows(ball * target.law)
 
     return over_scans(sampler, target, kernel)
 
@@ -107,7 +107,7 @@ def block_gibbs(sampler: lw.BlockGibbs, target: Target) -> Law:
     weight, b, c = (p.double().numpy() for p in target.model.parameters())
     hidden = np.array(list(itertools.product([0.0, 1.0], repeat=len(c))))
     joint = np.exp(target.z @ weight @ hidden.T + (target.z @ b)[:, None] + hidden @ c)
-    once = normalise(joint) @ normalise(joint.T)
+    once = normalise_rows(joint) @ normalise_rows(joint.T)
     return Law([np.linalg.matrix_power(once, sampler.steps)])
 
 

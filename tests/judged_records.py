@@ -103,5 +103,5 @@ def judged(name: str, records: list[Record]) -> str:
         return f"{name}: none, {error}"
     found, needs = finding.verdict()
     margins = [margin.text() for margin in finding.margins]
-    numbers = [f"{one.what}: {format_estimate(one.here)}" for one in finding.numbers]
+    numbers = [f"{one.quantity}: {format_estimate(one.here)}" for one in finding.numbers]
     return "\n  ".join([f"{name}: {found}; {needs}", *margins, *numbers, finding.note])

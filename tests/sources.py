@@ -17,8 +17,10 @@ def read(path: str) -> str:
 
 @cache
 def files(*patterns: str) -> list[str]:
-    """The files that one of the patterns matches, relative to the root, sorted."""
+    """The files that one of the patterns matches, relative to the root, sorted; no links."""
     paths: set[str] = set()
     for pattern in patterns:
-        paths |= {str(file.relative_to(ROOT)) for file in ROOT.glob(pattern) if file.is_file()}
+        for file in ROOT.glob(pattern):
+            if file.is_file() and not file.is_symlink():
+                paths.add(str(file.relative_to(ROOT)))
     return sorted(paths)

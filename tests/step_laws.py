@@ -17,7 +17,7 @@ from latticework.sampling.checking.law import (
     Law,
     Matrix,
     metropolis_law,
-    normalise,
+    normalise_rows,
     one_site_proposal,
     one_site_weights,
 )
@@ -46,7 +46,7 @@ def langevin_proposal(sampler: lw.DULA | lw.DMALA, target: Target) -> Matrix:
         weights[x] = np.exp(exponent - exponent.max())
         if hasattr(target.domain, "window"):  # Appendix C
             weights[x, np.abs(target.z - here).max(-1) > target.domain.window] = 0
-    return normalise(weights)
+    return normalise_rows(weights)
 
 
 def dula(sampler: lw.DULA, target: Target) -> Law:
@@ -135,7 +135,7 @@ def random_walk(sampler: lw.RandomWalk, target: Target) -> Law:
     share = np.array(
         [[1 / np.prod([others[i] for i in sites]) for sites in row] for row in changed]
     )
-    shares = [normalise((count == number) * share) for number in lengths(sampler, target)]
+    shares = [normalise_rows((count == number) * share) for number in lengths(sampler, target)]
     return metropolis_law(np.mean(shares, axis=0), target)
 
 
@@ -260,7 +260,7 @@ def acs(sampler: lw.ACS, target: Target) -> Law:
     gains = gains_of(target)
     kernels = []
     for a, b in zip(steps, balances, strict=True):
-        proposal = normalise(np.exp(b * gains - distances / (2 * a)) * near)
+        proposal = normalise_rows(np.exp(b * gains - distances / (2 * a)) * near)
         kernels.append(metropolis_law(proposal, target))
     after = list(itertools.accumulate((kernel.after[0] for kernel in kernels), np.matmul))
     return Law(after, kernels[0].acceptance)
@@ -295,7 +295,7 @@ def driven(
         if hasattr(target.domain, "window"):
             far = np.abs(target.z - target.z[x]).max(-1) > target.domain.window
             exponent = np.where(far, -inf, exponent)
-        return gaussian * normalise(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
+        return gaussian * normalise_rows(np.exp(exponent - exponent.max(-1, keepdims=True)))[:, y]
 
     matrix, stays = np.zeros((size, size)), np.zeros(size)
     for x, y in itertools.combinations(range(size), 2):

@@ -10,9 +10,9 @@ from fakes import fake
 
 from latticework.experiments.records.likelihood import (
     MAX_EXCESS_NATS,
-    bounds,
     caveat_text,
     is_value_reliable,
+    likelihood_bounds,
     likelihood_or_ends,
     log_z_error,
     log_z_or_ends,
@@ -260,7 +260,7 @@ def test_rows_that_are_no_draws_give_no_bound():
     assert rows_differ_from_model(record)
     assert likelihood_or_ends([record]).startswith("at most -")
     assert log_z_or_ends(record).startswith("at least ")
-    assert bounds(record)[0] == -math.inf
+    assert likelihood_bounds(record)[0] == -math.inf
     assert not rows_differ_from_model(estimated(wide, normal(9.0, 50, rng)))  # control
     assert rows_differ_from_model(
         estimated(normal(0.2, 50, rng), normal(0.2, 50, rng) + 2)

@@ -16,7 +16,7 @@ from latticework.samplers.path_auxiliary import PAFS
 from latticework.sampling.checking.check_case import (
     SECOND_TEST_STEPS,
     CheckCase,
-    deviation,
+    describe_deviation,
     smallest_visible_error,
 )
 from latticework.sampling.checking.suite import CHECKS, decisions_of
@@ -55,7 +55,10 @@ def test_the_power_that_is_told(times, least, most):
     tilted[best] *= 1 + times * smallest_visible_error(draws, target.law, level)
     tilted[np.arange(len(tilted)) != best] *= (1 - tilted[best]) / (1 - target.law[best])
     rng = np.random.default_rng(0)
-    found = [deviation(target, rng.choice(len(tilted), draws, p=tilted), level) for _ in range(60)]
+    found = [
+        describe_deviation(target, rng.choice(len(tilted), draws, p=tilted), level)
+        for _ in range(60)
+    ]
     assert least <= np.mean([bool(wrong) for wrong in found]) <= most
 
 

@@ -22,7 +22,7 @@ from latticework.experiments.papers.claims.compare import (
 )
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.records.likelihood import bounds, log_z_error
+from latticework.experiments.records.likelihood import likelihood_bounds, log_z_error
 from latticework.experiments.records.record import Record
 
 KNOWN = catalogue()
@@ -96,13 +96,13 @@ def test_the_best_rate_has_the_highest_validation_likelihood_over_all_seeds():
 
 
 def test_bounds_of_a_likelihood_are_those_of_log_z_turned_round():
-    low, high = bounds(network("dmala", "caltech", -80.0, 3.0, 1.0, 20.0))
+    low, high = likelihood_bounds(network("dmala", "caltech", -80.0, 3.0, 1.0, 20.0))
     reach = 2.0095752371292392 * 0.01  # t(0.975, 49)
     assert (low, high) == pytest.approx((-83.0 - reach, -79.0 + reach))
     record = network("dmala", "caltech", -80.0, 3.0, 1.0, 20.0)
     del record.document["log_z_upper"]
     with pytest.raises(LookupError, match="no upper bound on log Z"):
-        bounds(record)
+        likelihood_bounds(record)
 
 
 def test_the_error_of_log_z_grows_as_fewer_chains_are_effective():

@@ -27,7 +27,7 @@ from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.rendering import save_figure, write_table
 from latticework.experiments.papers.report_builder import build_report
-from latticework.experiments.papers.report_figures import draw
+from latticework.experiments.papers.report_figures import draw_experiment
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
 from latticework.experiments.records.archive import DamagedError, write_archive
 from latticework.experiments.records.identity import DIGEST_CHARACTERS
@@ -162,7 +162,7 @@ def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
         "good": {"_target_": "test_figure_files.fine"},
     }})  # fmt: skip
     monkeypatch.setattr(Record, "fingerprint", "")
-    made = draw(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
+    made = draw_experiment(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["good"]
     assert made.failed == made.reasons_not_made
     assert made.failed[0].startswith("bad was not made: ValueError")

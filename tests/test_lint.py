@@ -164,18 +164,10 @@ def comprehension_depth(node: ast.AST) -> int:
 
 
 def dense_comprehensions(path: str, text: str) -> list[str]:
-    """Comprehensions three deep, or with three `for`."""
+    """Comprehensions in comprehensions, or with three `for`."""
     nodes = [node for node in ast.walk(parsed(text)) if isinstance(node, COMPREHENSIONS)]
-    dense = [n for n in nodes if len(n.generators) > 2 or comprehension_depth(n) > 2]
+    dense = [n for n in nodes if len(n.generators) > 2 or comprehension_depth(n) > 1]
     return [ast.unparse(node) for node in dense]
-
-
-# Numbers that may only fall.
-
-
-def nested_comprehensions(path: str, text: str) -> list[str]:
-    nodes = [node for node in ast.walk(parsed(text)) if isinstance(node, COMPREHENSIONS)]
-    return [ast.unparse(node) for node in nodes if comprehension_depth(node) > 1]
 
 
 def vague_variables(path: str, text: str) -> list[str]:
@@ -232,13 +224,19 @@ RULES = {
         MENDED, nested_conditionals, "if and elif", {"a.py": "x = 1 if a else 2 if b else 3"}
     ),
     "comprehensions are simple": Rule(
-        MENDED,
+        PACKAGE,
         dense_comprehensions,
         "a loop",
         {
-            "a.py": "x = [[[c for c in b] for b in a] for a in z]",
+            "a.py": "x = [[b for b in a] for a in z]",
             "b.py": "x = [c for a in z for b in a for c in b]",
         },
+    ),
+    "comments name their subject": Rule(
+        PACKAGE,
+        possessive_comments,
+        "the noun: 16 sweeps of the first attempt",
+        {"a.py": "n = 3  # of the sites", "b.py": "n = 3  # that of a site"},
     ),
     "margins are differences": Rule(
         ("experiments/papers/claims/*.py", "experiments/papers/*.*"),
@@ -303,11 +301,9 @@ def test_a_file_that_breaks_the_rule_is_found(name):
 
 # How often the package may do what reads badly. These numbers may only fall: lower them with it.
 RATCHETS: dict[str, tuple[Callable[[str, str], list[str]], int]] = {
-    "comprehensions in comprehensions": (nested_comprehensions, 13),
-    "variables that do not say what they hold": (vague_variables, 143),
-    "comments that begin with of, that, whose": (possessive_comments, 11),
+    "variables that do not say what they hold": (vague_variables, 51),
 }
-SHARED_NAMES = 129  # functions and classes of several modules that have one name
+SHARED_NAMES = 73  # functions and classes of several modules that have one name
 
 
 @pytest.mark.parametrize("name", RATCHETS)
@@ -326,9 +322,7 @@ def test_names_of_several_modules_only_get_rarer():
 
 
 def test_the_ratchets_find_what_they_count():
-    assert len(nested_comprehensions("", "x = [[b for b in a] for a in z]")) == 1
     assert vague_variables("", "found, rest, total = f()") == ["found", "rest"]
-    assert possessive_comments("", "n = 3  # of the sites") == ["# of the sites"]
 
 
 def test_classes_have_names_of_their_own():

@@ -29,7 +29,7 @@ from latticework.experiments.papers.kept import forget_oldest, kept_or_drawn
 from latticework.experiments.papers.rendering import markdown
 from latticework.experiments.papers.report_builder import build_report
 from latticework.experiments.papers.report_content import Report
-from latticework.experiments.papers.report_html import html_page, write
+from latticework.experiments.papers.report_html import html_page, write_report
 from latticework.experiments.papers.report_pages import MAX_DIFFERENCES, split_note
 from latticework.experiments.records.estimates import Estimate, duration, format_estimate
 
@@ -40,7 +40,7 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(small_outputs, re
     (folder / "figures" / "earlier.png").write_bytes(b"")
     latticework.scripts.report.main(["--outputs", str(small_outputs), "--scale", "smoke"])
     assert f"report: {folder / 'index.html'}" in capsys.readouterr().out
-    assert write(report, folder) == folder / "index.html"
+    assert write_report(report, folder) == folder / "index.html"
     pages = {file.name: file.read_text() for file in folder.glob("*.html")}
     names = {f"{exhibit.name}.html" for exhibit in KNOWN.exhibits}
     assert set(pages) == {"index.html", "ledger.html", *names}
@@ -63,7 +63,7 @@ def test_the_report_has_its_figures_and_is_made_by_its_command(small_outputs, re
 
 def test_the_report_opens_with_a_gallery(report, tmp_path):
     """A row an exhibit: its figure, the paper's number and ours, and its verdicts; tables after."""
-    page = write(report, tmp_path).read_text()
+    page = write_report(report, tmp_path).read_text()
     rows = re.findall(r"<tr>.*?</tr>", page[: page.index("<h2>Claims counted")], re.DOTALL)
     by_exhibit = {}
     for row in rows:
@@ -105,7 +105,7 @@ def test_a_note_is_shown_with_the_committed_records_and_with_no_others(small_out
     note = "- It differs.\n\nDiary."
     few = replace(KNOWN, exhibits=(KNOWN["fig1a"], KNOWN["fig3"]))
     made = build_report(small_outputs, known=few, drawing=False)
-    home = write(made, tmp_path, {"fig3": note, "fig1a": note})  # fig3 has runs there
+    home = write_report(made, tmp_path, {"fig3": note, "fig1a": note})  # fig3 has runs there
     pages = {name: (home.parent / f"{name}.html").read_text() for name in ("fig1a", "fig3")}
     assert "<li>It differs.</li>" in pages["fig1a"]
     assert pages["fig1a"].index("How the runs were made") < pages["fig1a"].index("<p>Diary.</p>")
@@ -116,7 +116,7 @@ def test_a_report_of_nothing_names_every_command(tmp_path):
     made = build_report(tmp_path, bundles=NOWHERE)
     assert made.paper_counts["not run"] == len(made.paper_entries)
     assert {entry.claim.group for entry in made.paper_entries} == {DLP, RATES}
-    home = write(made, tmp_path / "report")
+    home = write_report(made, tmp_path / "report")
     assert "does not contain the committed records" in home.read_text()
     text = "".join(file.read_text() for file in home.parent.glob("*.html"))
     assert "not run" not in text  # an installed package has no folder of bundles

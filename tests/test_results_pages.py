@@ -52,7 +52,7 @@ def test_pages_are_made_from_bundles(small_outputs, tmp_path, monkeypatch):
     (tmp_path / "docs" / "results").mkdir(parents=True)
     for name in ("README.md", "docs/reproducing.md", "docs/benchmark.md"):
         shutil.copy(ROOT / name, tmp_path / name)
-    docs_pages.refresh(tmp_path, bundles)
+    docs_pages.refresh_pages(tmp_path, bundles)
     results = tmp_path / "docs" / "results"
     assert ">holds</span> |" in (results / "ledger.md").read_text()
     assert (results / "thm61.png").read_bytes().startswith(b"\x89PNG")

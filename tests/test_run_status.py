@@ -19,7 +19,7 @@ import latticework.scripts.reproduce
 from latticework.experiments.papers.claims.verdict import Verdict
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.report_builder import build_report
-from latticework.experiments.papers.report_pages import stem
+from latticework.experiments.papers.report_pages import file_stem
 from latticework.experiments.papers.run_status import load_status
 from latticework.experiments.records.identity import strip_digest
 from latticework.experiments.records.record import BUNDLES, Record, load_all
@@ -32,7 +32,7 @@ from latticework.experiments.runs.sweeps import (
     stored_settings,
     sweep_of_command,
 )
-from latticework.scripts.reproduce import commands
+from latticework.scripts.reproduce import list_commands
 
 # The catalogue.
 
@@ -56,7 +56,7 @@ def test_an_exhibit_names_figures_and_tables_that_there_are(exhibit):
         assert set(names or ()) <= {*config.figures, *config.tables}
         there = [(k, n) for k in ("figures", "tables") for n, how in config[k].items() if how]
         names = [n for _, n in there] if names is None else names
-        files += [(k, stem(exhibit, experiment, n)) for k, n in there if n in names]
+        files += [(k, file_stem(exhibit, experiment, n)) for k, n in there if n in names]
     assert len(set(files)) == len(files)
 
 
@@ -71,12 +71,12 @@ def test_experiments_come_in_an_order_that_works():
 
 
 def test_an_exhibit_is_made_by_these_commands():
-    assert commands(KNOWN, ["fig3"], "quick", ["device=cpu"]) == [
+    assert list_commands(KNOWN, ["fig3"], "quick", ["device=cpu"]) == [
         ["experiment=ising_sampling", "scale=quick", "device=cpu"],
         ["experiment=ising_sampling_compiled", "scale=quick", "device=cpu"],
         ["experiment=ising_dula", "scale=quick", "device=cpu"],
     ]
-    cost = commands(KNOWN, ["rates-cost"], "paper", [])
+    cost = list_commands(KNOWN, ["rates-cost"], "paper", [])
     assert [words[2:] for words in cost] == [[], ["model=rbm_usps", "data=usps"]]
 
 

@@ -28,7 +28,7 @@ from latticework.samplers.ladder import (
 from latticework.sampling import ladder_estimates
 from latticework.sampling.ladder_estimates import Ladders, LogZ, bennett, estimate
 from latticework.sampling.verdict import Convergence
-from workshop.interval_coverage import coverage
+from workshop.interval_coverage import measure_coverage
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 
@@ -107,7 +107,7 @@ def test_the_interval_covers_log_z():
 def test_intervals_of_chains_cover_log_z(steps):
     """Over 100 repetitions. After 20 steps all ladders are where they started, and it is said."""
     model = lw.Lattice((4, 4), 0.1, 0.3)
-    found = coverage(model, lw.GibbsSweep(), "tempering", "eager", steps, repetitions=100)
+    found = measure_coverage(model, lw.GibbsSweep(), "tempering", "eager", steps, repetitions=100)
     if steps == 20:
         assert (found["cover"], found["plain"]) == (1, 0)
     else:  # intervals without ends hold everything, so those with two ends are counted
@@ -120,7 +120,7 @@ def test_intervals_of_chains_cover_log_z(steps):
 def test_intervals_of_few_steps_would_not_cover(monkeypatch):
     """Control: ladders without a round trip count, and chains that have not converged."""
     monkeypatch.setattr(Ladders, "_why_unsure", lambda *_: "")
-    found = coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", 20, 100)
+    found = measure_coverage(lw.erdos_renyi(16, 4, 0.35), lw.GWG(), "tempering", "eager", 20, 100)
     assert found["cover"] < 0.7
 
 

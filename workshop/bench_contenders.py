@@ -30,7 +30,7 @@ DENSE = 10_000  # sites up to which the plain reference can hold its coupling ma
 LARGE = 10**7  # sites of all chains of a graph that eager steps have the memory for
 
 
-class Chains(Protocol):
+class BenchChains(Protocol):
     def burst(self, steps: int) -> None:
         """Advance all chains `steps` times."""
 
@@ -50,7 +50,7 @@ class Contender:
     the law of a step is that of our sampler, so that effective samples are the same.
     """
 
-    make: Callable[[Workload, int], Chains]
+    make: Callable[[Workload, int], BenchChains]
     takes: Callable[[Workload, int], bool] = lambda work, threads: True
     needs: tuple[str, ...] = ()
     fewest: int = 1
@@ -155,7 +155,7 @@ class Compiled(Eager):
             self.state, _ = self.kernel.advance(self.state, self.model, self.rng, steps)
 
 
-def _fused(work: Workload, threads: int) -> Chains:
+def _fused(work: Workload, threads: int) -> BenchChains:
     return Compiled(work, threads, "fused")
 
 
@@ -191,7 +191,7 @@ class Plain:
         torch.set_num_threads(threads)
         torch.manual_seed(SEED)
         steps: dict[str, plain.Step] = {
-            "gibbs-1": plain.Gibbs(),
+            "gibbs-1": plain.PlainGibbs(),
             "gwg-1": plain.gwg,
             "dula": plain.dula,
             "dmala": plain.dmala,
@@ -206,7 +206,7 @@ class Plain:
         return self.x.numpy().copy()
 
 
-def _numba(work: Workload, threads: int) -> Chains:
+def _numba(work: Workload, threads: int) -> BenchChains:
     from workshop.peers.plain_numba import Lattices
 
     rows, columns = work.sizes
@@ -215,7 +215,7 @@ def _numba(work: Workload, threads: int) -> Chains:
     return Lattices(work.sampler, x, (rows, columns), _colours(work), COUPLING, BIAS, alpha, SEED)
 
 
-def _jax(work: Workload, threads: int) -> Chains:
+def _jax(work: Workload, threads: int) -> BenchChains:
     from workshop.peers.jax_scan import Scan, lattice, rbm
 
     alpha = STEP_SIZES.get(work.sampler, 1.0)
@@ -237,14 +237,14 @@ def _jax(work: Workload, threads: int) -> Chains:
     return Scan(kernel, start(work).numpy(), SEED)
 
 
-def _thrml(work: Workload, threads: int, library: str) -> Chains:
+def _thrml(work: Workload, threads: int, library: str) -> BenchChains:
     from workshop.peers.thrml_sweep import Sweeps
 
     edges, weights, biases = edges_of(work)
     return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
 
 
-def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> Chains:
+def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> BenchChains:
     """Chains on the graph of `work` by `workshop.peers.<library>_sweeps`."""
     peer = import_module(f"workshop.peers.{library}_sweeps")
     return peer.Sweeps(start(work).numpy(), *edges_of(work), *rule, SEED)
@@ -272,7 +272,7 @@ class Limit:
         raise DeclinedError("the limit samples nothing")
 
 
-def _limit(work: Workload, threads: int) -> Chains:
+def _limit(work: Workload, threads: int) -> BenchChains:
     import torch
 
     from workshop.peers import limits

@@ -68,7 +68,7 @@ def kernels() -> dict[str, Kernel]:
     }
 
 
-def targets(sites: int) -> dict[str, Target]:
+def efficiency_targets(sites: int) -> dict[str, Target]:
     pairs = [[i, j] for i in range(sites) for j in range(i)]
     rng = np.random.default_rng(sites)
     weights = (rng.standard_normal(len(pairs)) / np.sqrt(sites)).tolist()
@@ -81,7 +81,7 @@ def targets(sites: int) -> dict[str, Target]:
     }
 
 
-def measure(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
+def measure_efficiency(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
     """The efficiency of a kernel for each column of `functions` `[states, n]`."""
     modulus = np.sort(np.abs(np.linalg.eigvals(matrix)))[::-1]
     classes = int((np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum())
@@ -95,10 +95,10 @@ def measure(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
     return Efficiency(inefficiency, float(1 - modulus[1]), classes)
 
 
-def table(sites: int) -> pd.DataFrame:
+def efficiency_table(sites: int) -> pd.DataFrame:
     """A row a target and kernel."""
     rows = []
-    for name, target in targets(sites).items():
+    for name, target in efficiency_targets(sites).items():
         energy = target.log_prob[:, None]
         total = (2 * target.z - 1).sum(1, keepdims=True)
         functions = np.concatenate((energy, total, target.z), 1)
@@ -107,7 +107,7 @@ def table(sites: int) -> pd.DataFrame:
                 continue  # it has no negative couplings
             law = kernel.law(kernel.sampler, target)
             matrix = law.after[-1]
-            efficiency = measure(matrix, target.law, functions)
+            efficiency = measure_efficiency(matrix, target.law, functions)
             energy_steps, total_steps, *site_steps = efficiency.inefficiency.tolist()
             rows.append(
                 {
@@ -123,7 +123,7 @@ def table(sites: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def refresh(page: str, frame: pd.DataFrame) -> str:
+def with_table(page: str, frame: pd.DataFrame) -> str:
     """The page with the table of `frame`."""
     shown = frame.drop(columns="target").replace(np.inf, "infinite")
     parts = []
@@ -151,9 +151,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/efficiency"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    frame = table(arguments.sites)
+    frame = efficiency_table(arguments.sites)
     if arguments.sites == SITES:
-        PAGE.write_text(refresh(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
     frame.to_csv(arguments.out / "exact_efficiency.csv", index=False, float_format="%.6g")
     draw_figure(frame, arguments.out / "exact_efficiency.svg")
     print(frame.to_string(index=False, float_format="%.4g"))

@@ -37,7 +37,7 @@ ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or ch
 )
 
 
-class Interval(NamedTuple):
+class LogZInterval(NamedTuple):
     """An interval of log Z - exact log Z, and whether it says that it is plain."""
 
     low: float
@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 def tempered(
     model: EnergyModel, kernel: Sampler, engine: str, steps: int, repetitions: int, seed: int
-) -> list[Interval]:
+) -> list[LogZInterval]:
     """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
     rng = Generator().manual_seed(seed)
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
@@ -61,7 +61,7 @@ def tempered(
     last = moving.unwrap_state(state)
     ladders = Ladders.from_draws(last, readings, last.trips, steps)
     groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
-    return [Interval(*ladders.select_ladders(group).interval) for group in groups]
+    return [LogZInterval(*ladders.select_ladders(group).interval) for group in groups]
 
 
 def annealed(
@@ -72,7 +72,7 @@ def annealed(
     repetitions: int,
     seed: int,
     runs: int,
-) -> list[Interval]:
+) -> list[LogZInterval]:
     """Intervals of AIS, or with `runs` of SMC, with equal steps of beta."""
     path, rng = GeometricPath(model), Generator().manual_seed(seed)
     x = path.draw(repetitions * CHAINS, rng)
@@ -80,11 +80,11 @@ def annealed(
     base, intervals = float(path.log_z_start()), []
     for log_weight in done.log_weight.view(repetitions, -1):
         low, high = estimate_log_normaliser(log_weight, rng, runs).interval
-        intervals.append(Interval(base + low, base + high, high < math.inf))
+        intervals.append(LogZInterval(base + low, base + high, high < math.inf))
     return intervals
 
 
-def coverage(
+def measure_coverage(
     model: EnergyModel,
     kernel: Sampler,
     estimator: str,
@@ -110,14 +110,14 @@ def coverage(
         "engine": engine,
         "steps": steps,
         "repetitions": repetitions,
-        "cover": _share(exact, intervals),
+        "cover": _share_that_hold(exact, intervals),
         "plain": round(len(plain) / repetitions, 4),
-        "plain that cover": _share(exact, plain) if plain else "",
+        "plain that cover": _share_that_hold(exact, plain) if plain else "",
         "median width": round(float(widths[len(widths) // 2]), 3) if plain else "",
     }
 
 
-def _share(exact: float, of: list[Interval]) -> float:
+def _share_that_hold(exact: float, of: list[LogZInterval]) -> float:
     return round(sum(each.low <= exact <= each.high for each in of) / len(of), 4)
 
 
@@ -125,7 +125,7 @@ def rows(repetitions: int) -> Iterator[dict[str, object]]:
     model = erdos_renyi(16, 4, 0.35)
     for estimator, engines, budgets in ROWS:
         for steps, engine in product(budgets, engines):
-            yield coverage(model, GWG(), estimator, engine, steps, repetitions)
+            yield measure_coverage(model, GWG(), estimator, engine, steps, repetitions)
 
 
 def main() -> None:

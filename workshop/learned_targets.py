@@ -53,7 +53,7 @@ SAMPLERS = {
 }
 
 
-def exact(model: Any) -> dict[str, float | None]:
+def exact_values(model: Any) -> dict[str, float | None]:
     """The exact values of the two quantities. Bonds are the slope of log Z along the coupling."""
     if isinstance(model, LatticePotts):
         return {"bonds": None, "magnetisation": 1 / 3}
@@ -92,7 +92,7 @@ def measured(name: str, kernel: Sampler, model: Any, seconds: float) -> dict[str
     steps = brief * max(1, round((seconds - first) / spent))
     result, seconds = run(steps)
     row: dict[str, Any] = {"sampler": name, "steps": steps, "seconds": round(seconds, 1)}
-    truth, numbers = exact(model), quantities(observed(model, result.draws, result.log_prob))
+    truth, numbers = exact_values(model), quantities(observed(model, result.draws, result.log_prob))
     for place, (quantity, wanted) in enumerate(WANTED.items()):
         mean, error, hat = (float(numbers[n][place]) for n in ("mean", "mcse_mean", "r_hat"))
         known = truth[quantity]

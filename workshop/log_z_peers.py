@@ -83,7 +83,7 @@ def ferrotherm(edges: torch.Tensor, weights: torch.Tensor, sites: int, by: str) 
     return run
 
 
-def torus(side: int, relative: float) -> tuple[Any, torch.Tensor, torch.Tensor]:
+def torus_models(side: int, relative: float) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """The lattice, and its edges and weights as a graph of spins."""
     site = torch.arange(side * side).view(side, side)
     edges = torch.stack(
@@ -106,7 +106,9 @@ def contenders(target: str) -> tuple[float, dict[str, Contender]]:
             "ais": annealing(model, GWG()),
         }
     else:
-        model, edges, weights = torus(50, {"ising_50x50_at": 1.0, "ising_50x50_above": 1.1}[target])
+        model, edges, weights = torus_models(
+            50, {"ising_50x50_at": 1.0, "ising_50x50_above": 1.1}[target]
+        )
         kernel = Tempered(MetropolisSweep(), steps=3, hot=0.7)
         ours = {"tempering": tempering(model, kernel), "ais": annealing(model, GibbsSweep())}
     known = exact_if_cheap(model)

@@ -160,7 +160,7 @@ def until(condition: Callable[[], object], *processes: subprocess.Popen) -> None
         time.sleep(0.5)
 
 
-def command(outputs: Path, *words: str, pause: float = 0) -> subprocess.Popen:
+def start_command(outputs: Path, *words: str, pause: float = 0) -> subprocess.Popen:
     """Start `python run.py <words>`; what it says goes to `outputs`.txt."""
     environment = {**os.environ, PAUSE: str(pause)}
     with outputs.with_suffix(".txt").open("a") as log:
@@ -195,11 +195,11 @@ def resumed(outputs: Path) -> list[str]:
 def sweeps(folder: Path) -> None:
     """A sweep by one command, and by two at once."""
     plain, single, double = (folder / name for name in ("plain", "one", "two"))
-    ended(command(plain, *SWEEP), plain)
-    said = ended(command(single, *SWEEP, *ON_SLURM), single)
+    ended(start_command(plain, *SWEEP), plain)
+    said = ended(start_command(single, *SWEEP, *ON_SLURM), single)
     assert "sacct" not in said, said
     print(f"a sweep: {equal(plain, single)} runs, equal to those without Slurm", flush=True)
-    both = [command(double, *SWEEP, *ON_SLURM) for _ in range(2)]
+    both = [start_command(double, *SWEEP, *ON_SLURM) for _ in range(2)]
     for each in both:
         ended(each, double)
     assert equal(plain, double) == len(load_all(plain))
@@ -210,14 +210,14 @@ def sweeps(folder: Path) -> None:
 def interruptions(folder: Path, cluster: Node) -> None:
     """A run that reaches its time limit, and one whose node dies."""
     plain, late, lost = (folder / name for name in ("undisturbed", "late", "lost"))
-    ended(command(plain, *LONG), plain)
+    ended(start_command(plain, *LONG), plain)
     limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=30")
-    ended(command(late, *LONG, *ON_SLURM, *limit, pause=0.25), late)
+    ended(start_command(late, *LONG, *ON_SLURM, *limit, pause=0.25), late)
     equal(plain, late)
     assert (rounds := resumed(late)), "the run was not requeued"
     print(f"a time limit: requeued, resumed from iteration {', '.join(rounds)}; equal", flush=True)
 
-    process = command(lost, *LONG, *ON_SLURM, pause=0.1)
+    process = start_command(lost, *LONG, *ON_SLURM, pause=0.1)
     until(lambda: list(lost.rglob("checkpoints/*.pt")), process)
     cluster.dies()
     until(lambda: cluster.state().startswith("down"), process)

@@ -32,7 +32,7 @@ def hash_records(records: Iterable[Record]) -> str:
     prints = []
     for record in records:
         prints.append(f"{record.display_path} {record.fingerprint}")
-    return _digest([hash_drawing_code(), *sorted(prints)])
+    return _digest_of_texts([hash_drawing_code(), *sorted(prints)])
 
 
 @cache
@@ -43,10 +43,10 @@ def hash_drawing_code() -> str:
         for file in folder.rglob("*"):
             if file.suffix in FILES:
                 prints.append(f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}")
-    return _digest([str(versions(PACKAGES)), *sorted(prints)])
+    return _digest_of_texts([str(versions(PACKAGES)), *sorted(prints)])
 
 
-def _digest(texts: Iterable[str]) -> str:
+def _digest_of_texts(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
@@ -82,7 +82,7 @@ class ExperimentStatus:
 
     @property
     def command(self) -> str:
-        return command(self.experiment, self.scale)
+        return running_command(self.experiment, self.scale)
 
     def pools(self) -> list[Pool]:
         """The records in pools for the ledger, the best first."""
@@ -95,7 +95,7 @@ class ExperimentStatus:
         return pools
 
 
-def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
+def running_command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
     """The command that runs the experiment. It skips finished runs."""
     words = ["python run.py", f"experiment={experiment}", *also]
     if scale != "paper":

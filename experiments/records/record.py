@@ -243,7 +243,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 
 def load_record(path: Path | zipfile.Path) -> Record:
     """The record at `path`. Raises DamagedError if its files fail their checksums."""
-    document, fault = _verified(path)
+    document, fault = _verify_document(path)
     return _record(path, document, fault)
 
 
@@ -302,10 +302,10 @@ def checksums(path: Path) -> dict[str, str]:
 
 def describe_damage(path: Path | zipfile.Path) -> str:
     """Describe the damage of the finished record at `path`; "" if it is intact."""
-    return _verified(path)[1]
+    return _verify_document(path)[1]
 
 
-def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+def _verify_document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
     """As `_document`; also verifies the checksums of a record in a folder."""
     document, fault = _document(path)
     if fault or not isinstance(path, Path):

@@ -67,7 +67,7 @@ class RayLauncher(Launcher):
         if ours:
             ray.init(**{key: value for key, value in self.init.items() if value is not None})
         try:
-            execute = ray.remote(**self.wanted)(_execute)
+            execute = ray.remote(**self.wanted)(_execute_on_cluster)
             shared = ray.put((*self.shared, Singleton.get_state()))
             tasks = [
                 execute.remote(shared, list(overrides), number)
@@ -92,7 +92,7 @@ class RayLauncher(Launcher):
         return results
 
 
-def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
+def _execute_on_cluster(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
     """One run, in a process of the cluster; as in Hydra's own launchers."""
     config, context, task_function, state = shared
     configuration.register()

@@ -238,7 +238,7 @@ def _log_headline(logger: loggers.Logger, path: Path) -> None:
 def _log_record(logger: loggers.Logger, record: Record) -> None:
     assert isinstance(record.path, Path)
     logger.start(loggers.RunInfo(record.path, record.config, record.choices))
-    rows = record.metrics.to_dict("records") if estimates.columns(record) else []
+    rows = record.metrics.to_dict("records") if estimates.metric_columns(record) else []
     for row in rows:
         values = {str(name): float(value) for name, value in row.items() if name != "step"}
         logger.log(int(row["step"]), values)

@@ -163,7 +163,7 @@ class Checkpoints:
         newest: dict[str, Document] = {}
         for loop in sorted({file.name.rpartition("-")[0] for file in self.folder.glob("*-*.pt")}):
             for file in reversed(self._of(loop)):
-                document, fault = _read(file)
+                document, fault = _read_checkpoint(file)
                 fault = fault or fits(document)
                 if not fault:
                     newest[loop] = document
@@ -188,7 +188,7 @@ class Checkpoints:
         return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
 
 
-def _read(file: Path) -> tuple[Document, str]:
+def _read_checkpoint(file: Path) -> tuple[Document, str]:
     """The document and an empty string, or an empty document and what is wrong with the file."""
     try:
         with zipfile.ZipFile(file) as archive:

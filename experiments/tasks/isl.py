@@ -57,7 +57,7 @@ def isl_curve(
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
     model = ensure_trained(model, data, run, pretrain)
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
-    _reference(data, run, valid, test)
+    _store_parzen(data, run, valid, test)
     if temperature is not None:
         model = heat_rbm(model, temperature)
 
@@ -132,7 +132,7 @@ def heat_rbm(model: EnergyModel, temperature: float) -> EnergyModel:
     return heated
 
 
-def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
+def _store_parzen(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
     """Store `parzen`: the ISL of the training rows, taken as samples in random order."""
     sizes = isl.prefix_sizes(len(data.train))
     spec = {

@@ -51,9 +51,9 @@ def penalization_uniform(records: list[Record], coding: str | None = None) -> Fi
     for size, runs in sorted(group_by_size(stored).items()):
         chains = readings.records_by_sampler(runs, [SP])[SP]
         apart = readings.by_seed(chains, _share_of_differing_pixels)
-        what = f"share of pixels in which two samples differ, fast step size {size:g}"
-        margins += compare.equivalence(what, apart, 0.5, tolerance)
-        shown.append(Number(what, estimate(apart.values()), Estimate(0.5)))
+        quantity = f"share of pixels in which two samples differ, fast step size {size:g}"
+        margins += compare.equivalence(quantity, apart, 0.5, tolerance)
+        shown.append(Number(quantity, estimate(apart.values()), Estimate(0.5)))
     note = f"of the stored samples; uniform means 1/2 ± {tolerance:g}; "
     note += "the measure is our choice"
     return Finding(margins, shown, note)

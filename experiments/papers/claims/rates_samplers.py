@@ -59,8 +59,8 @@ def herding_first(
     spans, margins = [], []
     for first, end in windows:
         lead = readings.final_values(records, (HERDING, FPCD), "isl", _mean_isl(first, end))
-        what = f"ISL at {first} to {end} samples"
-        margins += compare.differences(what, lead, [(HERDING, FPCD)])
+        quantity = f"ISL at {first} to {end} samples"
+        margins += compare.differences(quantity, lead, [(HERDING, FPCD)])
         spans.append(f"{first} to {end}")
     points = " and ".join(spans)
     return Finding(margins, note=f"the larger mean ISL over the curve points at {points} samples")
@@ -104,8 +104,8 @@ def hundred_beat_all(records: list[Record]) -> Finding:
         Number(f"ISL of {few:g} samples of rates-FPCD", estimate(ours.values())),
         Number(f"ISL of {many:,.0f} samples of Gibbs", estimate(gibbs.values())),
     ]
-    what = f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs"
-    return Finding([compare.difference(what, ours, gibbs)], shown, "ISL of the test rows")
+    quantity = f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs"
+    return Finding([compare.difference(quantity, ours, gibbs)], shown, "ISL of the test rows")
 
 
 def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Finding:
@@ -131,16 +131,15 @@ def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Findi
     margins, shown = compare.differences("ISL", numbered, pairs), []
     for (ours, theirs), margin in zip(pairs, margins, strict=True):
         ahead = sum(value > 0 for value in margin.values)
-        what = f"models on which {ours} ends above {theirs}, of {len(models)}"
-        shown.append(Number(what, Estimate(ahead)))
+        quantity = f"models on which {ours} ends above {theirs}, of {len(models)}"
+        shown.append(Number(quantity, Estimate(ahead)))
     for kind in kinds:
         alike = [model for model in models if model.kind == kind]
         for name in NAMES:
             here = estimate(by_model[name][model] for model in alike)
             shown.append(Number(f"last ISL by {kind}: {name}", here))
-    return Finding(
-        margins, shown, f"last ISL; spread over {len(models)} models of {len(kinds)} kinds"
-    )
+    note = f"last ISL; spread over {len(models)} models of {len(kinds)} kinds"
+    return Finding(margins, shown, note)
 
 
 class TrainedModel(NamedTuple):
