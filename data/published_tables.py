@@ -35,7 +35,7 @@ class Content(NamedTuple):
     tested: NDArray | None = None  # [n], whether it is in the publisher's test part
 
 
-def forms(plain: Source) -> list[Source]:
+def file_forms(plain: Source) -> list[Source]:
     """The file, and its compressed forms, which are searched for but not downloaded.
 
     Whoever compressed the file, its content has the checksum of the plain one.
@@ -188,7 +188,7 @@ def sklearn_table(binary: bool) -> tuple[Content, str]:
     return Content(table.data, targets), f"scikit-learn's {name}"
 
 
-def one_hot(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
+def one_hot_columns(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
     """The numeric columns, then a 0/1 column for each value of each category."""
     dummies = pd.get_dummies(frame[categories], columns=categories, dtype=float)
     return pd.concat([frame[numbers].astype(float), dummies], axis=1)

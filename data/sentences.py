@@ -117,10 +117,11 @@ def read_references(root: str | None) -> dict[str, list[Sentence]]:
         MissingFileError: if a file is missing.
         DamagedFileError: if a file is not a text, or has no sentence.
     """
-    return {
-        corpus: [normalise(line) for line in _lines(find(source, root), source)]
-        for corpus, source in Sentences.sources.items()
-    }
+    references = {}
+    for corpus, source in Sentences.sources.items():
+        lines = _lines(find(source, root), source)
+        references[corpus] = [normalise(line) for line in lines]
+    return references
 
 
 def _lines(path: Path, source: Source) -> list[str]:
@@ -210,8 +211,10 @@ class Sentences:
             drawn = torch.randperm(len(pool), generator=rng)[: self.count // 2]
             blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]
         taken = {blank.words for blank in blanks}
-        references = {c: [s for s in kept if s not in taken] for c, kept in references.items()}
-        return Infilling(blanks, references, variant, replaced)
+        rest_of_corpora = {}
+        for corpus, sentences in references.items():
+            rest_of_corpora[corpus] = [words for words in sentences if words not in taken]
+        return Infilling(blanks, rest_of_corpora, variant, replaced)
 
     def _mask(self, words: Sentence, corpus: str, rng: torch.Generator) -> Blanks:
         inner = range(1, len(words) - 1)

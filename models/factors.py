@@ -200,7 +200,7 @@ class Factors(EnergyModel):
         for scope, _ in reversed(self.factors):
             for site in scope:
                 near[site] |= dict.fromkeys(scope)
-        found = set()
+        windows = set()
         for scope in [*(scope for scope, _ in self.factors), *((i,) for i in range(len(near)))]:
             for first in range(max(1, len(scope) - sites + 1)):
                 block = dict.fromkeys(scope[first : first + sites])
@@ -208,8 +208,8 @@ class Factors(EnergyModel):
                     missing, around = sites - len(block), (j for i in block for j in near[i])
                     more = _different_sites(around, block, missing)
                     block |= more or _different_sites(range(len(near)), block, missing)
-                found.add(tuple(sorted(block)))
-        return torch.tensor(sorted(found), device=self.flat.device)
+                windows.add(tuple(sorted(block)))
+        return torch.tensor(sorted(windows), device=self.flat.device)
 
     def table(self, f: int) -> Factor:
         """Factor `f` as it is now."""

@@ -172,8 +172,8 @@ def test_every_sampler_and_its_fields_are_in_the_docs():
 def test_the_tables_of_gpus_are_those_of_their_files():
     page = (ROOT / "docs" / "gpu.md").read_text()
     results = ROOT / "docs" / "results"
-    assert gpu.filled(page, results) == page
-    assert gpu.filled(page.replace("| NVIDIA H200", "| another"), results) == page
+    assert gpu.fill_page(page, results) == page
+    assert gpu.fill_page(page.replace("| NVIDIA H200", "| another"), results) == page
 
 
 # docs/adding_a_sampler.md, from outside the repository.

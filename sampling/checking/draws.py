@@ -139,7 +139,7 @@ def check_draws(
             "they cannot be compared; give more draws, or more chains"
         )
     thinned = thinned[torch.randperm(len(thinned), generator=rng)[:MAX_COMPARED_DRAWS]]
-    reference_states, how = _reference(model, reference, max(len(thinned), LEAST), steps, seed)
+    reference_states, how = _draw_reference(model, reference, max(len(thinned), LEAST), steps, seed)
     outcomes += compare_states(thinned, reference_states, model, rng, error)
     about = f"{len(thinned)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
@@ -224,7 +224,7 @@ def _measure_draws(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
     return quantities(traces.numpy(), [measure])[measure]
 
 
-def _reference(
+def _draw_reference(
     model: EnergyModel, named: Sampler | str | None, count: int, steps: int | None, seed: int
 ) -> tuple[Tensor, str]:
     """Independent draws from the target `[count, *domain.shape]`, and how they were made."""

@@ -15,7 +15,7 @@ from latticework.samplers.base import UnsupportedModelError
 from latticework.sampling.checking.check_case import (
     CheckCase,
     CheckOutcome,
-    deviation,
+    describe_deviation,
     smallest_visible_error,
 )
 from latticework.sampling.checking.targets import Target
@@ -179,6 +179,6 @@ def _why_not_counted(case: CheckCase) -> str:
 
 def _outcome(case: CheckCase, target: Target, index: np.ndarray, when: str) -> CheckOutcome:
     """Whether independent draws, with the indices of their states, follow the target's law."""
-    if wrong := deviation(target, index, case.level):
+    if wrong := describe_deviation(target, index, case.level):
         return CheckOutcome("fails", f"{when}, {wrong}")
     return CheckOutcome("ok", visible=smallest_visible_error(len(index), target.law, case.level))

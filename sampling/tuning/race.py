@@ -123,7 +123,7 @@ class Race:
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
         """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
-        found = []
+        entrants = []
         for name, sampler in samplers.items():
             try:
                 with on_threads(self.threads):
@@ -132,8 +132,8 @@ class Race:
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
             fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
             tell(f"{name}: {entrant.note or fields or 'nothing to tune'}")
-            found.append(entrant)
-        return found
+            entrants.append(entrant)
+        return entrants
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
@@ -171,7 +171,7 @@ class Race:
         runs = [course.measure_run(chosen, steps, seed) for seed in self.seeds]
         results = [stint.result for stint, _ in runs]
         laps = []
-        ess_of_runs = ess_of_worst([found for _, found in runs])
+        ess_of_runs = ess_of_worst([each_quality for _, each_quality in runs])
         for seed, (stint, _), ess in zip(self.seeds, runs, ess_of_runs, strict=True):
             seconds = stint.result.seconds * stint.measuring / stint.steps
             spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]

@@ -105,7 +105,7 @@ class TuningSetup:
     model: EnergyModel
     chains: int
     engine: Engine = "eager"
-    kept: int = MAX_DRAWS  # draws of a chain, at most; a search keeps MAX_DRAWS
+    max_draws: int = MAX_DRAWS  # the draws of a chain that are kept; a search keeps MAX_DRAWS
     x: torch.Tensor | None = None  # where all runs start; random states without it
     pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
@@ -170,7 +170,7 @@ class TuningSetup:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
-            trial = dataclasses.replace(self, kept=MAX_DRAWS)
+            trial = dataclasses.replace(self, max_draws=MAX_DRAWS)
             run, diagnosis = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
@@ -213,7 +213,7 @@ class TuningSetup:
 
     def spacing(self, steps: int, gap: int) -> "Spacing":
         """How a run of at most `steps` steps divides them into burn-in and even gaps."""
-        thin = max(gap, int(steps * (1 - WARM_UP)) // self.kept)
+        thin = max(gap, int(steps * (1 - WARM_UP)) // self.max_draws)
         burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
         return Spacing(burn_in, thin, (steps - burn_in) // thin)
 
@@ -246,7 +246,7 @@ class TuningSetup:
             crowded = [place for place in crowded if (close.by_quantity[place] or 0) > most]
             if not names:
                 break
-            fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
+            fewer = math.ceil(self.max_draws * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + SEED_OFFSET) % 2**31
             near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), run.measuring / near.measuring
