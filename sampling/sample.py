@@ -173,6 +173,7 @@ def sample(
         names=named,
         caveat=caveat,
         labels=label_texts(model),
+        model=model,
     )
     if diagnose and (warning := describe_invalid(result, invalid, steps * len(x))):
         _warn_caller(warning)
