@@ -1,4 +1,4 @@
-"""Products of pairs of sites: quantities that may mix slower than sites, or differ where means agree.
+"""Products of pairs of sites: these may mix slower than sites, or differ where means agree.
 
 They are judged beside the sites, so they are chosen without the draws: neighbours in the order of
 the sites, which are often coupled, and pairs at random places.

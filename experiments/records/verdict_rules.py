@@ -14,7 +14,7 @@ All of this was written before the judging half was run, and is not changed by i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +72,9 @@ class Rule:
 
     def accepts(self, rows: pd.DataFrame) -> pd.Series:
         """Whether each run is converged."""
-        excess = rows["chains"].div(MIN_ESS).clip(upper=0.2) if self.by_chains else self.r_hat
+        excess = rows["chains"].div(MIN_ESS).clip(upper=0.2)
+        if not self.by_chains:
+            excess = excess.mul(0).add(self.r_hat)
         number = rows["chains"] * rows["draws"]
         good = is_judged(rows)
         for kind in KINDS[: 3 if self.pairs else 2]:
@@ -87,17 +89,17 @@ class Rule:
 
 
 FORMER = Rule()  # Vehtari et al. 2021
-BY_CHAINS = {"by_chains": True, "ratio": 2, "moves": True}
+BY_CHAINS = Rule(by_chains=True, ratio=2, moves=True)
 RULES: Mapping[str, Rule] = {
     "R-hat 1.01, ESS 400": FORMER,
-    "R-hat by chains": Rule(**BY_CHAINS),
-    "+ drift": Rule(**BY_CHAINS, drift=0.01),
-    "+ pairs": Rule(**BY_CHAINS, pairs=True),
-    "+ 10 entries": Rule(**BY_CHAINS, entries=10),
-    "+ pairs, drift": Rule(**BY_CHAINS, pairs=True, drift=0.01),
-    "+ drift, 10 entries": Rule(**BY_CHAINS, drift=0.01, entries=10),
-    "+ pairs, drift, 10 entries": Rule(**BY_CHAINS, pairs=True, drift=0.01, entries=10),
-    "+ pairs, drift, 20 entries": Rule(**BY_CHAINS, pairs=True, drift=0.01, entries=20),
+    "R-hat by chains": BY_CHAINS,
+    "+ drift": replace(BY_CHAINS, drift=0.01),
+    "+ pairs": replace(BY_CHAINS, pairs=True),
+    "+ 10 entries": replace(BY_CHAINS, entries=10),
+    "+ pairs, drift": replace(BY_CHAINS, pairs=True, drift=0.01),
+    "+ drift, 10 entries": replace(BY_CHAINS, drift=0.01, entries=10),
+    "+ pairs, drift, 10 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=10),
+    "+ pairs, drift, 20 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=20),
     "R-hat 1.01, all of these": Rule(ratio=2, moves=True, pairs=True, drift=0.01, entries=10),
     "R-hat 1.02, all of these": Rule(
         r_hat=0.02, ratio=2, moves=True, pairs=True, drift=0.01, entries=10
@@ -145,14 +147,14 @@ def half_of(rows: pd.DataFrame) -> pd.Series:
 class Share(NamedTuple):
     """A share of runs, with Wilson's 95 % interval of independent runs."""
 
-    count: int
+    hits: int
     of: int
     low: float
     high: float
 
     @property
     def value(self) -> float:
-        return self.count / self.of if self.of else np.nan
+        return self.hits / self.of if self.of else np.nan
 
 
 def share(chosen: pd.Series) -> Share:

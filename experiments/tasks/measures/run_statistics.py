@@ -13,6 +13,7 @@ from torch import Tensor
 
 from latticework.models.references.catalogue import ReferenceTarget, parameters_of
 from latticework.sampling import diagnostics, pair_products
+from latticework.sampling.conditional_means import conditional_means, why_no_conditional_means
 
 MAX_SITES = 128  # sites that are read, evenly spaced; all of fewer
 ENERGY, SITES, PAIRS, MOMENTS = range(4)  # kinds of quantities
@@ -48,9 +49,12 @@ class Quantities:
         draws = reference.draws.unsqueeze(0)  # one chain
         by_kind = self.read(draws, reference.log_prob.numpy()[None])
         self.truth = self._know(reference, [block[0] for block in by_kind])
+        model = reference.model
+        self._conditional = model.closed_differences and not why_no_conditional_means(model)
+        self._model = model
 
     def read(self, draws: Tensor, log_prob: NDArray) -> list[NDArray[np.float64]]:
-        """The quantities of `draws` `[chains, draws, *shape]` by kind, `[chains, draws, n]` each."""
+        """The quantities of `draws` `[chains, draws, *shape]` by kind, `[chains, draws, n]`."""
         x = draws.numpy()
         chains, length = x.shape[:2]
         entries = x[:, :, self._sites.astype(np.int64)].reshape(chains, length, -1)
@@ -78,13 +82,14 @@ class Quantities:
         for place, name in enumerate(self._moments):
             mean[MOMENTS][place] = known[name].value
         kind = np.repeat(np.arange(len(draws)), [len(values) for values in mean])
-        return Truth(*map(np.concatenate, (mean, error, sd)), kind)
+        return Truth(np.concatenate(mean), np.concatenate(error), np.concatenate(sd), kind)
 
-    def measure(self, draws: Tensor, log_prob: NDArray) -> dict[str, float]:
+    def measure(self, draws: Tensor, log_prob: NDArray) -> dict[str, Any]:
         """The statistics of a run, by the names of its columns."""
         values = np.concatenate(self.read(draws, log_prob), -1)
         live = self.truth.sd > SMALLEST_SD
-        truth = Truth(*(part[live] for part in self.truth))
+        mean, error, sd, kind = self.truth
+        truth = Truth(mean[live], error[live], sd[live], kind[live])
         mixing = _measure_mixing(values, self.truth.kind)
         chains, length = log_prob.shape
         flat = draws.numpy().reshape(chains, length, -1)
@@ -102,10 +107,29 @@ class Quantities:
             **_measure_errors(values[..., live], truth),
             "least_sum": sums.min(),
             "largest_sum": sums.max(),
+            **(self._measure_conditionals(draws, values) if self._conditional else {}),
+        }
+
+    def _measure_conditionals(self, draws: Tensor, values: NDArray[np.float64]) -> dict[str, Any]:
+        """How many intervals of means given the rest hold, and the median ratio of variances."""
+        means = conditional_means(self._model, draws)
+        chosen = means[:, :, torch.from_numpy(self._sites.astype(np.int64))].flatten(2).numpy()
+        of_sites = self.truth.kind == SITES
+        mcse = diagnostics.quantities(values[..., of_sites], ["mcse_mean"])["mcse_mean"]
+        sharper = diagnostics.quantities(chosen, ["mcse_mean"])
+        live = self.truth.sd[of_sites] > SMALLEST_SD
+        known = live & (sharper["mcse_mean"] > 0)
+        error = np.abs(sharper["mean"] - self.truth.mean[of_sites])
+        both = known & (mcse > 0)
+        ratio = (mcse[both] / sharper["mcse_mean"][both]) ** 2
+        return {
+            "intervals_rb": known.sum(),
+            "covering_rb": (known & (error <= COVERING * sharper["mcse_mean"])).sum(),
+            "ratio_rb": np.median(ratio) if len(ratio) else np.nan,
         }
 
 
-def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dict[str, float]:
+def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dict[str, Any]:
     """The worst R-hat, ESS and drift of the log-probability, the sites and the pairs.
 
     NaN of a kind that is constant in all draws. Entries that are constant within every chain, but
@@ -115,7 +139,7 @@ def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dic
     constant = (values == values[:1, :1]).all((0, 1))
     r_hat = np.nan_to_num(measures["r_hat"], nan=np.inf, posinf=np.inf)
     ess, drift = np.nan_to_num(measures["ess"]), drift_p_values(values)
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in ("energy", "sites", "pairs"):
         chosen = (kind == KINDS[name]) & ~constant
         columns |= {
@@ -142,7 +166,7 @@ def drift_p_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * t.sf(np.abs(ratio), chains - 1)
 
 
-def count_rare_entries(values: NDArray[np.float64]) -> float:
+def count_rare_entries(values: NDArray[np.float64]) -> Any:
     """How often chains enter the rarer of two values, of the quantity where they do so least.
 
     Of quantities `[chains, draws, n]` that took two values; infinite if none did.
@@ -155,7 +179,7 @@ def count_rare_entries(values: NDArray[np.float64]) -> float:
     return entries[two].astype(np.float64).min(initial=np.inf)
 
 
-def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, float]:
+def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, Any]:
     """The largest errors of each kind in standard errors and in sds, and how many intervals hold.
 
     The standard error has that of the truth in it. Where it is not known, because a quantity never
