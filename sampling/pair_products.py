@@ -7,7 +7,7 @@ the sites, which are often coupled, and pairs at random places.
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_PAIRS = 64  # pairs that are read; all of at most 11 sites
+MAX_PAIRS = 32  # pairs that are read; all of at most 8 sites
 
 
 def select_pairs(sites: int) -> NDArray[np.int64]:

@@ -53,7 +53,7 @@ JUDGING = (
     "poisson_ring_10",
 )
 # Half of the largest sum of the sites that are read: two phases or modes lie on either side.
-TWO_SIDED = {"ising16_crit": 64, "ising16_cold": 64, "two_modes_20": 10}
+TWO_SIDED = {"ising16_crit": 16, "ising16_cold": 16, "two_modes_20": 10}
 KINDS = ("energy", "sites", "pairs", "moments")
 
 

@@ -1,9 +1,10 @@
 """Statistics of a short run on a reference target: what rules of a verdict read, and true errors.
 
-The quantities are the log-probability, the entries of at most `MAX_SITES` sites, products of pairs
+The quantities are the log-probability, the entries of some sites (`MAX_ENTRIES`), products of pairs
 of sites, and the other moments of the target's card.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from latticework.models.references.catalogue import ReferenceTarget, parameters_
 from latticework.sampling import diagnostics, pair_products
 from latticework.sampling.conditional_means import conditional_means, why_no_conditional_means
 
-MAX_SITES = 128  # sites that are read, evenly spaced; all of fewer
+MAX_ENTRIES = 32  # entries of sites that are read, about; the sites are evenly spaced
 ENERGY, SITES, PAIRS, MOMENTS = range(4)  # kinds of quantities
 KINDS = {"energy": ENERGY, "sites": SITES, "pairs": PAIRS, "moments": MOMENTS}
 SMALLEST_SD = 1e-6  # of a quantity that is not constant under the target
@@ -41,8 +42,9 @@ class Quantities:
     def __init__(self, reference: ReferenceTarget) -> None:
         if not len(reference.draws):
             raise ValueError(f"{reference.name} has no independent draws; take another target")
-        sites = reference.model.domain.dim
-        self._sites = np.unique(np.linspace(0, sites - 1, min(sites, MAX_SITES)).round())
+        sites, *values = reference.model.domain.shape
+        few = min(sites, MAX_ENTRIES // math.prod(values))
+        self._sites = np.unique(np.linspace(0, sites - 1, few).round())
         self._pairs = pair_products.select_pairs(sites)
         self._parameters = parameters_of(reference.arrays)
         self._moments = reference.definition.moments
