@@ -46,6 +46,7 @@ class Graph(EnergyModel):
     not exist, numbers that are not finite, and lengths that differ.
     """
 
+    closed_differences = True
     quadratic = True
     edges: Tensor
     starts: Tensor

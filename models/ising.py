@@ -55,6 +55,7 @@ class Lattice(EnergyModel):
     exists: Tensor
     degree: Tensor
     dense: Tensor | None
+    closed_differences = True
     quadratic = True
 
     def __init__(

@@ -101,6 +101,7 @@ class SparsePotts(EnergyModel):
     that hold it are -inf. Such a model has no gradient.
     """
 
+    closed_differences = True
     domain: Categorical
     bias: Tensor
     forbids: bool  # whether some states have probability 0
@@ -276,6 +277,7 @@ class DensePotts(EnergyModel):
     (they would only repeat the bias).
     """
 
+    closed_differences = True
     quadratic = True
 
     def __init__(self, coupling: Tensor, num_values: int, bias: Tensor | float = 0.0) -> None:

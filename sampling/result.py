@@ -15,8 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
-from latticework.samplers.base import Sampler
+from latticework.samplers.base import Sampler, require_count
+from latticework.sampling import conditional_means
 from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import quantities, round_noise
 from latticework.sampling.ladder_estimates import Ladders, LogZ
@@ -92,6 +94,7 @@ class SampleResult:
     ladders: Ladders | None = None  # records of a tempered chain at each draw
     labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
+    model: EnergyModel | None = None  # the target; None where a file was loaded
     stopped: str = ""  # why the run ended before its last step, and after how many
     run: Any = field(default=None, repr=False)  # the chains where they are, of this process
 
@@ -237,7 +240,11 @@ class SampleResult:
         return data
 
     def summary(
-        self, digits: int | None = 4, *, of: Mapping[str, Function] | None = None
+        self,
+        digits: int | None = 4,
+        *,
+        of: Mapping[str, Function] | None = None,
+        every: int | None = None,
     ) -> "pd.DataFrame":
         """One row for the log-probability and one for each entry of x, with its diagnostics.
 
@@ -251,6 +258,12 @@ class SampleResult:
         has no diagnostics (NaN). They are all NaN if a chain has fewer than 4 draws.
         `attrs["stuck"]` and `attrs["constant"]` list these entries. Numbers are rounded to `digits`
         decimals and sizes to whole numbers, or not at all with `digits=None`.
+
+        Where the target tells its differences in closed form and the sampler is exact, `mean_rb`
+        is the mean of x_i given all other sites over the same draws, whose error `mcse_rb` is often
+        much smaller (`sampling.conditional_means`). R-hat and ESS remain those of the draws.
+        `every=k` takes each k-th draw for it, and allows it for any target, at one evaluation a
+        value of a site and draw. Raises ValueError for `every` where there are no such means.
         """
         import pandas as pd
 
@@ -265,15 +278,45 @@ class SampleResult:
             quantities(values),
         )
         columns = {key: np.concatenate((first[key], entries[key])) for key in first}
+        if of is None:
+            columns |= self._sharper_means(every)
         marks = {mark: columns.pop(mark) for mark in ("constant", "stuck")}
         frame = pd.DataFrame(columns, index=["log_prob", *names])
         if digits is not None:
             frame = frame.round({**dict.fromkeys(frame, digits), "ess_bulk": 0, "ess_tail": 0})
+        if "mean_rb" in frame:
+            frame.attrs["mean_rb"] = "averages the mean of x_i given the rest over the same draws"
         frame["note"] = ""
         for mark, marked in marks.items():
             frame.loc[marked, "note"] = mark
             frame.attrs[mark] = list(frame.index[marked])
         return frame
+
+    def _sharper_means(self, every: int | None) -> dict[str, NDArray[np.float64]]:
+        """The columns mean_rb and mcse_rb, NaN of the log-probability; none where there are none.
+
+        Raises ValueError where `every` asks for them in vain.
+        """
+        why = self._why_no_sharper_means()
+        if every is not None:
+            require_count(every=every)
+            if why:
+                raise ValueError(f"every={every} asks for means given the rest, but {why}")
+        elif why or self.model is None or not self.model.closed_differences:
+            return {}
+        assert self.model is not None
+        values = conditional_means.average_conditionals(self.model, self.draws, every or 1)
+        measured = quantities(values[..., self._entries().ravel()], ["mcse_mean"])
+        columns = {"mean_rb": measured["mean"], "mcse_rb": measured["mcse_mean"]}
+        return {name: np.append(np.nan, values) for name, values in columns.items()}
+
+    def _why_no_sharper_means(self) -> str:
+        """Why sites have no means given the rest; "" if they have."""
+        if self.model is None:
+            return "the result was loaded from a file, which has no target"
+        if isinstance(self.sampler, Sampler) and not self.sampler.exact:
+            return f"{self.sampler} does not sample the target exactly"
+        return conditional_means.why_no_conditional_means(self.model)
 
     def _entries(self) -> NDArray[np.bool_]:
         """The entries of a state, `[*domain.shape]`, less values that a site does not have."""

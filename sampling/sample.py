@@ -189,6 +189,7 @@ def sample(
         "names": named,
         "caveat": caveat,
         "labels": label_texts(model),
+        "model": model,
     }
     loop = DrawLoop(kernels, draws, store, precision, thin, count.evaluations)
     run = SamplingRun(loop, about, seconds, threads, diagnose)
