@@ -26,7 +26,7 @@ from latticework.data.published import PublishedData
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
-MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may be none
+MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of fewer training rows may be no row
 
 
 class Content(NamedTuple):

@@ -4,8 +4,8 @@ The draws are compared with as many from a reference: exact draws where the stat
 else the ends of independent chains that have converged. If all are independent draws from one law,
 every division of them into two such sets is equally likely. A difference between the sets is
 therefore compared with its values under random divisions (a permutation test; Gretton et al., "A
-Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Of dependent draws, those that
-are kept lie two autocorrelation times apart.
+Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Dependent draws
+are thinned to two autocorrelation times.
 """
 
 import warnings
@@ -147,7 +147,7 @@ def check_draws(
 def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
     """The draws as floating-point states `[chains, draws, *domain.shape]`.
 
-    Independent draws become chains of one draw. Raises ValueError if they are no states.
+    Independent draws become chains of one draw. Raises ValueError if they are not states.
     """
     x, shape = _tensor(draws, "draws"), domain.shape
     x = x if x.is_floating_point() else x.float()
