@@ -162,8 +162,8 @@ class CheckReport(TableReport):
             if outcome.bias is not None
         ]
         yield Text(
-            "It declares exact = False, so a bias does not count as a failure. Total variation distance from "
-            f"the target after {self.case.second_step} steps from exact draws, with {counted}: "
+            "It declares exact = False, so a bias does not count as a failure. Total variation "
+            f"distance from the target after {self.case.second_step} steps from exact draws, with {counted}: "
             f"{', '.join(biases) or 'not measured'}."
         )
 
