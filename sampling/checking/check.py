@@ -163,8 +163,8 @@ class CheckReport(TableReport):
         ]
         yield Text(
             "It declares exact = False, so a bias does not count as a failure. Total variation "
-            f"distance from the target after {self.case.second_step} steps from exact draws, with {counted}: "
-            f"{', '.join(biases) or 'not measured'}."
+            f"distance from the target after {self.case.second_step} steps from exact draws, "
+            f"with {counted}: {', '.join(biases) or 'not measured'}."
         )
 
     def _details(self, row: int, name: str) -> Iterator[RenderableType]:

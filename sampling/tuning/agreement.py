@@ -1,8 +1,8 @@
 """Whether the samplers of a race agree on the target.
 
 A sampler that missed a part of it can look converged: chains that all miss the same part have an
-R-hat near 1. A sampler is mixed if its own
-chains agree. Two samplers disagree in these tests between independent chains:
+R-hat near 1. A sampler is mixed if its own chains agree. Two samplers disagree in these tests
+between independent chains:
 
 - The means of two mixed samplers differ, of the log-probability or an entry of x (Welch's t-test).
 - The mean log-probability of a sampler that is not mixed is above that of a mixed one (one-sided):
