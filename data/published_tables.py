@@ -38,7 +38,7 @@ class Content(NamedTuple):
 def file_forms(plain: Source) -> list[Source]:
     """The file, and its compressed forms, which are searched for but not downloaded.
 
-    Whoever compressed the file, its content has the checksum of the plain one.
+    The content of a compressed file has the checksum of the plain one.
     """
     packed = replace(plain, urls=(), origin=plain.help, packed=True)
     return [plain, *(replace(packed, name=plain.name + end) for end in UNPACK)]
