@@ -26,7 +26,7 @@ from latticework.data.published import PublishedData
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
-MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may be none
+MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of fewer training rows may be no row
 
 
 class Content(NamedTuple):
@@ -38,7 +38,7 @@ class Content(NamedTuple):
 def file_forms(plain: Source) -> list[Source]:
     """The file, and its compressed forms, which are searched for but not downloaded.
 
-    Whoever compressed the file, its content has the checksum of the plain one.
+    The content of a compressed file has the checksum of the plain one.
     """
     packed = replace(plain, urls=(), origin=plain.help, packed=True)
     return [plain, *(replace(packed, name=plain.name + end) for end in UNPACK)]

@@ -201,12 +201,12 @@ class Sentences:
         for corpus, sentences in references.items():
             rng = derive(self.seed, f"sentences of {corpus}")
             fit = {s for s in sentences if eligible(s) and UNKNOWN not in s}
-            pool = sorted(fit)  # a set has no order of its own
+            pool = sorted(fit)  # a set has no fixed order
             if len(pool) < self.count // 2:
                 raise ValueError(
                     f"count={self.count} needs {self.count // 2} sentences of {corpus} with "
                     f"{SHORTEST} to {LONGEST} words, none of them unknown; of its "
-                    f"{len(sentences):,} sentences {len(pool)} are such: take a smaller data.count"
+                    f"{len(sentences):,} sentences {len(pool)} are fit: take a smaller data.count"
                 )
             drawn = torch.randperm(len(pool), generator=rng)[: self.count // 2]
             blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]

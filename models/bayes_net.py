@@ -99,7 +99,7 @@ class BayesNet(Predictor):
             inputs, version, columns = self._kept
             if inputs is self.inputs and version == inputs._version:
                 return columns
-        # Also where the inputs were loaded, changed in place or moved to another device.
+        # Made again where the inputs were loaded, changed in place or moved to another device.
         parts = [rows for _, rows in self._chunks(1, self.rows)]
         columns = Columns(self.inputs, parts, split=self.rows >= self._units())
         self._kept = self.inputs, self.inputs._version, columns

@@ -381,8 +381,8 @@ def critical_potts(
 ) -> LatticePotts:
     """A lattice whose coupling is `relative` times the critical one of the infinite square lattice.
 
-    That is ln(1 + sqrt(num_values)) (R. B. Potts, 1952). The transition is continuous for up to 4
-    values, and of first order for more.
+    The critical coupling is ln(1 + sqrt(num_values)) (R. B. Potts, 1952). The transition is
+    continuous for up to 4 values, and of first order for more.
     """
     coupling = relative * math.log(1 + math.sqrt(num_values))
     return LatticePotts(shape, num_values, coupling, periodic=periodic)

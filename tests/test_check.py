@@ -125,7 +125,7 @@ def test_a_sampler_on_every_domain():
 
 
 def test_a_sampler_that_declares_a_bias():
-    """DULA is said to be biased: its bias is reported, and is no failure.
+    """DULA is said to be biased: its bias is reported, and does not count as a failure.
 
     It is the distance of its enumerated law from the target, whose draws it starts from.
     """
@@ -139,7 +139,7 @@ def test_a_sampler_that_declares_a_bias():
     assert (measured := found(report, "invariance").bias) == pytest.approx(bias, abs=0.01)
     page = words(report)
     assert "invariance does not hold on binary" in page
-    assert "no failures, on binary. It declares exact = False, so a bias is no failure" in page
+    assert "no failures, on binary. It declares exact = False, so a bias does not count" in page
     assert f"with 20000 chains and seed 0: {measured:.2g} on binary." in page
 
 

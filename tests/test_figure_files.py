@@ -308,7 +308,7 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):
         docs_pages.refresh_pages(tmp_path)
     monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: report)
-    monkeypatch.setattr(latticework.scripts.report, "write", lambda *_: ())
+    monkeypatch.setattr(latticework.scripts.report, "write_report", lambda *_: ())
     with pytest.raises(SystemExit) as end:
         latticework.scripts.report.main([f"--outputs={tmp_path}"])
     assert end.value.code == "\n".join(failed)

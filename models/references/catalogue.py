@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "cards"
 DEFINITIONS: dict[str, Definition] = LATTICES | GRAPHS | NETWORKS | CONSTRAINTS | POSTERIORS
-RESULTS = ("draws", "log_prob", "mean")  # arrays that are no parameters
+RESULTS = ("draws", "log_prob", "mean")  # arrays that are not parameters
 
 
 class KnownMoment(NamedTuple):

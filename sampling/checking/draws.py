@@ -4,8 +4,8 @@ The draws are compared with as many from a reference: exact draws where the stat
 else the ends of independent chains that have converged. If all are independent draws from one law,
 every division of them into two such sets is equally likely. A difference between the sets is
 therefore compared with its values under random divisions (a permutation test; Gretton et al., "A
-Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Of dependent draws, those that
-are kept lie two autocorrelation times apart.
+Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Dependent draws are thinned to
+two autocorrelation times.
 """
 
 import warnings
@@ -97,12 +97,11 @@ def check_draws(
 
     Args:
         draws: independent draws `[draws, *domain.shape]`, also as a pandas table, or chains
-            `[chains, draws, *domain.shape]`, of which draws are kept that are two autocorrelation
-            times apart.
+            `[chains, draws, *domain.shape]`, which are thinned to two autocorrelation times.
             Categories may be whole numbers in place of one-hot rows.
         target: the unnormalised log-probability, as in `latticework.sample`.
-        log_prob: what the source says of them, without the last dimensions. It is compared with the
-            target, up to a constant.
+        log_prob: their log-probabilities by the source, without the last dimensions. They are
+            compared with the target, up to a constant.
         reference: the sampler of the reference, where the target has more than 2^16 states; sweeps
             of Gibbs where the model has classes of independent sites, else Gibbs site by site, or a
             random walk where Gibbs cannot be used.
@@ -148,7 +147,7 @@ def check_draws(
 def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
     """The draws as floating-point states `[chains, draws, *domain.shape]`.
 
-    Independent draws become chains of one draw. Raises ValueError if they are no states.
+    Independent draws become chains of one draw. Raises ValueError if they are not states.
     """
     x, shape = _tensor(draws, "draws"), domain.shape
     x = x if x.is_floating_point() else x.float()

@@ -41,7 +41,7 @@ def compare_states(
     values = evaluate_draws(states[first], model)[place]  # equal states have equal values
     sizes = n, len(others)
     shares = {"site means": _site_values(codes, labels), "pair means": _pairs(codes, rng)}
-    shares = {name: share for name, share in shares.items() if share[1]}  # one site has no pairs
+    shares = {name: share for name, share in shares.items() if share[1]}  # no pairs with one site
     near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
 
     count = ceil(2 * COMPARISONS / error)

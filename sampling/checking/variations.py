@@ -1,7 +1,7 @@
 """Checks on what a small target with a large batch does not show.
 
-Errors of one chain alone, of many sites or steps, and at states of probability zero or NaN. All
-laws are exact: many sites are independent copies of the small target.
+They find errors of one chain alone, of many sites or steps, and at states of probability zero or
+NaN. All laws are exact: many sites are independent copies of the small target.
 """
 
 from math import ceil, inf, nan
@@ -133,7 +133,7 @@ def impossible_states(case: CheckCase) -> CheckOutcome:
 
 
 def unknown_states(case: CheckCase) -> CheckOutcome:
-    """Chains on the target where it gives NaN in them: its fault, which no sampler must bear."""
+    """Chains on the target where it gives NaN in them, a fault that a sampler need not bear."""
     try:
         outcome = _check_masked_target(case, nan)
     except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises

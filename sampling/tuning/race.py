@@ -122,7 +122,7 @@ class Race:
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
-        """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
+        """Tune and measure each sampler in turn. A failed one has no laps; its note says why."""
         entrants = []
         for name, sampler in samplers.items():
             try:

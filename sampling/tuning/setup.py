@@ -260,7 +260,7 @@ class TuningSetup:
     def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> SampledRun:
-        """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
+        """A run of at most `steps` steps from `x`, or the setup's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
         steps_kept = draws * thin
