@@ -57,7 +57,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     def list_edges(self) -> Tensor | None:
-        """The pairs of sites that are coupled `[m, 2]`, each once; None if the model has no graph."""
+        """The coupled pairs of sites `[m, 2]`, each once; None if the model has no graph."""
         return None
 
     @abstractmethod
