@@ -51,15 +51,13 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
-    # Whether the differences of all sites are in closed form, at about the cost of one evaluation.
-    closed_differences: bool = False
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
     names: tuple[Hashable, ...] | None = None  # names of the sites, where they have some
     labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
     def list_edges(self) -> Tensor | None:
-        """Coupled pairs of sites `[m, 2]`, each once; None if the model has no graph."""
+        """The coupled pairs of sites `[m, 2]`, each once; None if the model has no graph."""
         return None
 
     @abstractmethod
@@ -86,7 +84,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
             log_prob, grad = self(x), None
             if getattr(log_prob, "requires_grad", False):
                 (grad,) = torch.autograd.grad(log_prob.sum(), x, allow_unused=True)
-        if grad is None:  # no graph of autograd, or one that leads to parameters alone
+        if grad is None:  # the log-probability has no graph, or only that of parameters
             raise NotDifferentiableError(
                 f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
                 "use differentiable operations, or choose a sampler without gradients"
@@ -110,7 +108,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
         """Hidden units, fewer than the sites, that log Z can be summed over (`sampling.exact`).
 
         Their domain, the number of sites, and a function of states of the units `[n, units]`: the
-        log-probabilities `[n]`, and the mean of x given each `[n, sites]`. None without such units.
+        log-probabilities `[n]`, and the mean of x given each `[n, sites]`. None if there are none.
         """
         return None
 
@@ -139,15 +137,15 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     def soften(self) -> "EnergyModel | None":
         """This model in float64 with terms of -`ZERO_PRICE` in place of those of -inf.
 
-        A sum of terms then tells the number of its zeros. None without such terms, or if they are
-        not known one by one. Paths of tempering need it (`models.annealed.SoftenedPath`).
+        A sum of terms then tells the number of its zeros. None if there are none, or if they are
+        not known as terms. Paths of tempering need it (`models.annealed.SoftenedPath`).
         """
         return None
 
     def form(self) -> Form | None:
         """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 
-        None if the model has none. Called on the CPU in float32 only.
+        None if there is no such form. Called on the CPU in float32 only.
         """
         return None
 
