@@ -88,10 +88,9 @@ class Rule:
         return good & (rows["entries"] >= self.entries)
 
 
-FORMER = Rule()  # Vehtari et al. 2021
 BY_CHAINS = Rule(by_chains=True, ratio=2, moves=True)
 RULES: Mapping[str, Rule] = {
-    "R-hat 1.01, ESS 400": FORMER,
+    "R-hat 1.01, ESS 400": Rule(),  # Vehtari et al. 2021
     "R-hat by chains": BY_CHAINS,
     "+ drift": replace(BY_CHAINS, drift=0.01),
     "+ pairs": replace(BY_CHAINS, pairs=True),
@@ -108,6 +107,7 @@ RULES: Mapping[str, Rule] = {
         r_hat=0.05, ratio=2, moves=True, pairs=True, drift=0.01, entries=10
     ),
 }
+FORMER, IN_USE = "R-hat 1.01, ESS 400", "+ pairs, drift"  # before, and that of sampling.verdict
 
 
 def is_judged(rows: pd.DataFrame) -> pd.Series:

@@ -92,20 +92,9 @@ class Quantities:
         live = self.truth.sd > SMALLEST_SD
         mean, error, sd, kind = self.truth
         truth = Truth(mean[live], error[live], sd[live], kind[live])
-        mixing = _measure_mixing(values, self.truth.kind)
-        chains, length = log_prob.shape
-        flat = draws.numpy().reshape(chains, length, -1)
-        still = (flat == flat[:, :1]).all(1)
-        frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)
-        of_sites = still.reshape(chains, draws.shape[2], -1).all(2)[~frozen]
         sums = values[..., self.truth.kind == SITES].sum(-1)
         return {
-            "chains": chains,
-            "draws": length,
-            **mixing,
-            "frozen": frozen.sum(),
-            "still_sites": of_sites.any(0).sum(),
-            "entries": count_rare_entries(values[..., self.truth.kind == SITES]),
+            **describe_run(values, self.truth.kind, draws.numpy(), log_prob),
             **_measure_errors(values[..., live], truth),
             "least_sum": sums.min(),
             "largest_sum": sums.max(),
@@ -131,6 +120,29 @@ class Quantities:
         }
 
 
+def describe_run(
+    values: NDArray[np.float64], kind: NDArray[np.int64], draws: NDArray, log_prob: NDArray
+) -> dict[str, Any]:
+    """What rules read of a run, without the truth, by the names of the columns.
+
+    `values` are the quantities `[chains, draws, n]` of `kind` `[n]`, `draws` the states.
+    """
+    chains, length = log_prob.shape
+    flat = draws.reshape(chains, length, -1)
+    still = (flat == flat[:, :1]).all(1)
+    frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)
+    of_sites = still.reshape(chains, draws.shape[2], -1).all(2)[~frozen]
+    rare = diagnostics.count_rare_entries(values[..., kind == SITES])
+    return {
+        "chains": chains,
+        "draws": length,
+        **_measure_mixing(values, kind),
+        "frozen": frozen.sum(),
+        "still_sites": of_sites.any(0).sum(),
+        "entries": np.fmin.reduce(rare, initial=np.inf),
+    }
+
+
 def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dict[str, Any]:
     """The worst R-hat, ESS and drift of the log-probability, the sites and the pairs.
 
@@ -140,7 +152,7 @@ def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dic
     measures = diagnostics.mixing(values)
     constant = (values == values[:1, :1]).all((0, 1))
     r_hat = np.nan_to_num(measures["r_hat"], nan=np.inf, posinf=np.inf)
-    ess, drift = np.nan_to_num(measures["ess"]), drift_p_values(values)
+    ess, drift = np.nan_to_num(measures["ess"]), diagnostics.drift_p_values(values)
     columns: dict[str, Any] = {}
     for name in ("energy", "sites", "pairs"):
         chosen = (kind == KINDS[name]) & ~constant
@@ -151,34 +163,6 @@ def _measure_mixing(values: NDArray[np.float64], kind: NDArray[np.int64]) -> dic
             f"drift_{name}": drift[chosen].min(initial=1) * max(1, chosen.sum()),
         }
     return columns
-
-
-def drift_p_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P-value of equal means of the first and the second half, by a t-test over the chains.
-
-    Values are `[chains, draws, quantities]`; 1 where the difference is the same in every chain.
-    """
-    from scipy.stats import t
-
-    chains, half = len(values), values.shape[1] // 2
-    change = values[:, :half].mean(1) - values[:, -half:].mean(1)
-    error = change.std(0, ddof=1) / np.sqrt(chains)
-    moves = error > 0
-    ratio = np.divide(change.mean(0), error, where=moves, out=np.zeros(len(error)))
-    return 2 * t.sf(np.abs(ratio), chains - 1)
-
-
-def count_rare_entries(values: NDArray[np.float64]) -> Any:
-    """How often chains enter the rarer of two values, of the quantity where they do so least.
-
-    Of quantities `[chains, draws, n]` that took two values; infinite if none did.
-    """
-    low, high = values.min((0, 1)), values.max((0, 1))
-    at_high = values == high
-    two = ((values == low) | at_high).all((0, 1)) & (low < high)
-    inside = np.where(at_high.mean((0, 1)) <= 0.5, at_high, ~at_high)
-    entries = inside[:, 0].sum(0) + (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
-    return entries[two].astype(np.float64).min(initial=np.inf)
 
 
 def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, Any]:
