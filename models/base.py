@@ -56,6 +56,10 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
 
+    def list_edges(self) -> Tensor | None:
+        """The coupled pairs of sites `[m, 2]`, each once; None if the model has no graph."""
+        return None
+
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Unnormalised log-probability, `[chains, *domain.shape] -> [chains]`."""
@@ -80,7 +84,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
             log_prob, grad = self(x), None
             if getattr(log_prob, "requires_grad", False):
                 (grad,) = torch.autograd.grad(log_prob.sum(), x, allow_unused=True)
-        if grad is None:  # no graph of autograd, or one that leads to parameters alone
+        if grad is None:  # the log-probability has no graph, or only that of parameters
             raise NotDifferentiableError(
                 f"the log-probability of {type(self).__name__} cannot be differentiated in x; "
                 "use differentiable operations, or choose a sampler without gradients"
@@ -104,7 +108,7 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
         """Hidden units, fewer than the sites, that log Z can be summed over (`sampling.exact`).
 
         Their domain, the number of sites, and a function of states of the units `[n, units]`: the
-        log-probabilities `[n]`, and the mean of x given each `[n, sites]`. None without such units.
+        log-probabilities `[n]`, and the mean of x given each `[n, sites]`. None if there are none.
         """
         return None
 
@@ -133,15 +137,15 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     def soften(self) -> "EnergyModel | None":
         """This model in float64 with terms of -`ZERO_PRICE` in place of those of -inf.
 
-        A sum of terms then tells the number of its zeros. None without such terms, or if they are
-        not known one by one. Paths of tempering need it (`models.annealed.SoftenedPath`).
+        A sum of terms then tells the number of its zeros. None if there are none, or if they are
+        not known as terms. Paths of tempering need it (`models.annealed.SoftenedPath`).
         """
         return None
 
     def form(self) -> Form | None:
         """The arrays for compiled kernels (`models.forms`), which may share the parameters' memory.
 
-        None if the model has none. Called on the CPU in float32 only.
+        None if there is no such form. Called on the CPU in float32 only.
         """
         return None
 

@@ -46,6 +46,7 @@ class Factors(EnergyModel):
     exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
+    closed_differences = True
     flat: Tensor
     start: Tensor
     scope: Tensor

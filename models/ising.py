@@ -22,6 +22,7 @@ from latticework.models.forms import LatticeForm, array, neighbour_lists
 from latticework.models.lattice import (
     colouring,
     joins,
+    list_lattice_edges,
     neighbour_sum,
     neighbour_table,
     require_sides,
@@ -54,6 +55,7 @@ class Lattice(EnergyModel):
     exists: Tensor
     degree: Tensor
     dense: Tensor | None
+    closed_differences = True
     quadratic = True
 
     def __init__(
@@ -108,6 +110,9 @@ class Lattice(EnergyModel):
 
     def colours(self) -> Tensor:
         return colouring(self.shape, self.periodic).to(self.bias.device)
+
+    def list_edges(self) -> Tensor:
+        return list_lattice_edges(self.neighbours, self.exists)
 
     def form(self) -> LatticeForm:
         """Built once, and again where the coupling or the bias has changed."""

@@ -39,12 +39,12 @@ from latticework.experiments.records.labels import sampler_style
 from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.environment import NUMERIC_PACKAGES, commit, device_name
+from latticework.sampling.budget import Allowance, Unit
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import check_target, load_target
 from latticework.sampling.tuning.race import Entrant, Race, race_table, select_entrants
-from latticework.sampling.tuning.setup import Allowance, Unit
 from latticework.sampling.tuning.space import spaces
 from latticework.scripts.arguments import outputs, parser_of
 

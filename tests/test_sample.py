@@ -213,23 +213,23 @@ def test_the_summary_is_arvizs():
 @pytest.mark.parametrize(
     ("steps", "thin", "diagnose", "told"),
     [
-        (10**6, 1, False, r"draws take 4.4 GB; 0.21 GB free: thin=50 needs 0.088 GB"),
+        (10**6, 1, False, r"draws take 0.6 GB; 0.21 GB free: thin=8 needs 75 MB"),
         (
             10**6,
             1,
             True,
-            r"draws take 4.4 GB, their diagnostics 8 GB; 0.21 GB free: thin=1250 needs",
+            r"draws take 0.6 GB, their diagnostics 8 GB; 0.21 GB free: thin=160 needs 3.8 MB",
         ),
-        (10**6, 10, False, r"draws take 0.44 GB; 0.21 GB free: thin=50 needs 0.088 GB"),
-        (999_983, 1, False, r"4.4 GB; 0.21 GB free: take fewer chains or steps"),
+        (10**7, 10, False, r"draws take 0.6 GB; 0.21 GB free: thin=80 needs 75 MB"),
+        (999_983, 1, False, r"0.6 GB; 0.21 GB free: take fewer chains or steps, or keep=.summary"),
     ],
 )
 def test_draws_that_do_not_fit_are_refused_before_the_first_step(
     monkeypatch, steps, thin, diagnose, told, engine
 ):
-    """Each draw of 100 chains takes 40 bytes for x and 4 for its log-probability."""
+    """Each draw of 100 chains takes 2 bytes for 10 sites and 4 for its log-probability."""
     monkeypatch.setattr(sample_arguments, "free_memory", lambda: 210_000_000)
-    monkeypatch.setattr(sampling, "draw_samples", lambda *_: pytest.fail("it made steps"))
+    monkeypatch.setattr(sampling, "start_draws", lambda *_: pytest.fail("it made steps"))
     model = lw.Graph([[i, i + 1] for i in range(9)], 0.1)
     with pytest.raises(ValueError, match=told):
         lw.sample(

@@ -36,6 +36,7 @@ from latticework.sampling.sample import sample
 from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
+from latticework.sampling.watch import part_of_other_work
 
 MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
@@ -237,10 +238,11 @@ def _draw_reference(
         steps = SWEEPS * (1 if sampler.draws_all_sites else model.domain.dim)
     _warn_of_time(model, sampler, count, steps)
     gap = max(1, steps // (2 * ENDS))
-    result = sample(
-        model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
-        engine="auto", diagnose=False,
-    )  # fmt: skip
+    with part_of_other_work():
+        result = sample(
+            model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
+            engine="auto", diagnose=False,
+        )  # fmt: skip
     worst = np.nanmax(_measure_draws(result.log_prob, result.draws, "r_hat"))
     if not worst <= largest_r_hat(count):
         raise ValueError(

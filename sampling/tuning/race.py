@@ -22,6 +22,7 @@ from torch import nn
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.intervals import Interval, geometric_interval
@@ -35,10 +36,7 @@ from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
-    Allowance,
-    Spent,
     TuningSetup,
-    Unit,
     diagnosed_sites,
     ess_of_worst,
     fit_blocks,
@@ -47,7 +45,7 @@ from latticework.sampling.tuning.setup import (
 from latticework.sampling.tuning.space import Space, spaces, with_fields
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from latticework.sampling.tuning.race_table import RaceTable
 
 BIASED = "does not leave the target invariant"
 
@@ -245,9 +243,10 @@ def rank_entrants(
     return [*zip(places, able, strict=True), *[("-", each) for each in unranked]]
 
 
-def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
+def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "RaceTable":
     """One row a sampler, best first."""
-    import pandas as pd
+    # Importing pandas takes a second.
+    from latticework.sampling.tuning.race_table import RaceTable
 
     rows = []
     for rank, each in rank_entrants(entrants, budget.unit, withheld=withheld):
@@ -259,7 +258,9 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
         row["r_hat"] = each.r_hat
         row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
         rows.append({**row, "note": each.note})
-    return pd.DataFrame(rows)
+    table = RaceTable(rows)
+    table.attrs["unit"] = budget.unit
+    return table
 
 
 def select_entrants(
@@ -301,7 +302,7 @@ def race(
     trials: int = 8,
     threads: int = 1,
     **states: Unpack[States],
-) -> "pd.DataFrame":
+) -> "RaceTable":
     """Compare samplers on `target`, tuned and measured under an equal budget.
 
     Args:
@@ -322,7 +323,7 @@ def race(
         One row a sampler, best first: its rank, chosen settings, effective samples for each second
         and evaluation with 95 % intervals, and R-hat. `attrs["left_out"]` says why samplers do not
         take part, and `attrs["disagreements"]` in what exact samplers disagree: then none has a
-        rank.
+        rank. `plot()` shows them.
 
     Raises:
         ValueError: if an argument is invalid, or no sampler supports the target.

@@ -7,11 +7,10 @@ over sites decides.
 
 import dataclasses
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import optuna
@@ -22,6 +21,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domains import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
 from latticework.sampling.drawing import ChainAcceptance
@@ -32,6 +32,7 @@ from latticework.sampling.sample import sample
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.tuning.space import Space, round_fields, suggest, with_fields
 from latticework.sampling.tuning.study import best_trial, new_study, run_trials
+from latticework.sampling.watch import part_of_other_work
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
@@ -45,36 +46,7 @@ PAID = 2  # evaluations of steps for one of a draw's log-probability, at least, 
 # Between the seeds of a run and of its shorter run, which no other run then has.
 SEED_OFFSET = 2**20
 MEAN_ESS_WEIGHT = 1e-6  # weight of the average site in a score
-Unit = Literal["seconds", "evaluations"]
-Spent = dict[Unit, float]  # in both units, evaluations by each chain
 Found = TypeVar("Found")
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """A budget of a sampler: seconds, or evaluations of the target by each chain."""
-
-    amount: float
-    unit: Unit
-
-    @classmethod
-    def read(cls, text: str) -> "Allowance":
-        """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
-        number = r"(?:\d+\.?\d*|\.\d+)(?:e\d+)?"
-        match = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
-        if not match or not 0 < float(match[1]) < math.inf:
-            raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
-        return cls(float(match[1]), "seconds" if match[2].startswith("s") else "evaluations")
-
-    def part(self, share: float) -> "Allowance":
-        return Allowance(self.amount * share, self.unit)
-
-    def subtract(self, spent: "Spent") -> "Allowance":
-        """The budget that is left; 0 if too much was spent."""
-        return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
-
-    def __str__(self) -> str:
-        return f"{self.amount:g} {self.unit}"
 
 
 class Quality(NamedTuple):
@@ -292,11 +264,13 @@ class TuningSetup:
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
         steps_kept = draws * thin
-        result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=steps_kept,
-            burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
-            threads=torch.get_num_threads(),
-        )  # fmt: skip
+        given = self.x if x is None else x
+        with part_of_other_work():
+            result = sample(
+                self.model, sampler, x=given, chains=self.chains, steps=steps_kept,
+                burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
+                threads=torch.get_num_threads(),
+            )  # fmt: skip
         return SampledRun(result, burn_in, thin, burn_in + steps_kept)
 
 
