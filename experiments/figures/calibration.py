@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,7 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
         ("all other rules too", lambda excess: replace(fixed, r_hat=excess)),
     ]
     series: list[plot.Series] = []
+    look: dict[str, Any]
     for number, (name, rule) in enumerate(curves):
         x, y = _curve(rows, rule)
         series.append(plot.Series(name, x, y, color=style.numbered_style(number)["color"]))
@@ -134,11 +136,11 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
         "former rule": verdict_rules.RULES[verdict_rules.FORMER],
         "rule in use": used,
     }
-    for number, (name, rule) in enumerate(points.items()):
-        found = verdict_rules.rates(rows, rule)
-        look = {"color": "black", "marker": "sD"[number], "linestyle": "none"}
+    for number, (name, chosen) in enumerate(points.items()):
+        found = verdict_rules.rates(rows, chosen)
         place = 100 * found[REFUSED].value, 100 * found[WRONG].value
-        series.append(plot.Series(name, *place, **look))
+        look = {"marker": "sD"[number], "linestyle": "none"}
+        series.append(plot.Series(name, *place, color="black", **look))
     labels = {"xlabel": "refused, % of the right runs", "ylabel": "wrong, % of the converged"}
     panel = plot.Panel(series, **labels, ylim=(0, None))
     figure, ax = style.new_figure(width=style.PAGE_INCHES * 0.7)
