@@ -195,6 +195,9 @@ class Graph(EnergyModel):
             self._colours = torch.tensor(colour)
         return self._colours.to(self.bias.device)
 
+    def list_edges(self) -> Tensor:
+        return self.edges
+
     def form(self) -> GraphForm:
         """Built once, and again where weights or biases have changed."""
         if self._formed is not None:

@@ -91,8 +91,8 @@ def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> An
         if impossible.any():
             log_weight = log_weight.masked_fill(impossible, -math.inf)
             number = torch.arange(len(x), device=x.device)
-            others = number[~impossible]
-            x = x[torch.where(impossible, others[number % len(others)], number)]
+            possible = number[~impossible]
+            x = x[torch.where(impossible, possible[number % len(possible)], number)]
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
     state = sampler.at(x, path)

@@ -5,10 +5,10 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -24,13 +24,16 @@ from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import quantities, round_noise
 from latticework.sampling.ladder_estimates import Ladders, LogZ
 from latticework.sampling.naming import as_text, from_text, short_repr
+from latticework.sampling.stored_draws import StoredDraws
 from latticework.sampling.verdict import Convergence, entry_name, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TENSORS = ("draws", "log_prob", "acceptance")
-STORED_FIELDS = ("evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat")
+STORED_FIELDS = (
+    "evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat", "stopped"
+)  # fmt: skip
 DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 MAX_SHOWN_ROWS = 20  # rows of the table in a notebook
 DRAWS_AT_ONCE = 2**16  # draws that a function of x is given together
@@ -70,6 +73,19 @@ class ResultVerdict(Convergence):
         )
 
 
+class ResultLogZ(LogZ):
+    """The log normaliser of a result, with the ladders that tell it."""
+
+    ladders: Ladders | None
+
+    def plot(self) -> Any:
+        """The barrier and log Z along the temperatures, as a Matplotlib figure."""
+        from latticework.sampling.pictures import draw_ladders
+
+        assert self.ladders is not None
+        return draw_ladders(self.ladders, self)
+
+
 @dataclass(frozen=True, eq=False)
 class SampleResult:
     """Draws of several chains, with what they cost. All tensors are on the CPU.
@@ -93,6 +109,8 @@ class SampleResult:
     labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
     model: EnergyModel | None = None  # the target; None where a file was loaded
+    stopped: str = ""  # why the run ended before its last step, and after how many
+    run: Any = field(default=None, repr=False)  # the chains where they are, of this process
 
     def __repr__(self) -> str:
         chains, draws = self.log_prob.shape
@@ -108,6 +126,35 @@ class SampleResult:
             f"evaluations, {self.seconds:.3g} s{compiled}; {self.verdict.text}>"
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "run": None}  # chains do not leave their process
+
+    @property
+    def stored(self) -> StoredDraws:
+        """The draws as bits and bytes; `draws` unpacks them."""
+        return self.__dict__["stored"]
+
+    def continue_(
+        self,
+        steps: int,
+        *,
+        until: Literal["converged"] | None = None,
+        budget: str | None = None,
+        progress: bool | None = None,
+    ) -> "SampleResult":
+        """These draws and those of `steps` more steps, from where the chains are.
+
+        The draws are those that one longer run would have made, and this result keeps its own.
+        `until`, `budget` and `progress` are those of `latticework.sample`. Raises ValueError for a
+        result that was loaded from a file or comes from another process.
+        """
+        if self.run is None:
+            raise ValueError(
+                "only a result whose chains are in this process can go on; sample with x= its last "
+                "draws, result.draws[:, -1]"
+            )
+        return self.run.continue_from_here(steps, until, budget, progress)
+
     def _repr_html_(self) -> str:
         """The line of `print` and the summary, of which at most `MAX_SHOWN_ROWS` rows are shown."""
         table = self.summary().to_html(max_rows=MAX_SHOWN_ROWS, show_dimensions=False)
@@ -119,10 +166,11 @@ class SampleResult:
 
         `result.verdict(of=function)` is that of a function of x.
         """
-        log_prob, draws = self.log_prob.numpy(), self.draws.numpy()
-        verdict_of_draws = ResultVerdict(
-            *verdict(log_prob, draws, self.names, self.caveat, labels=self.labels)
-        )
+        log_prob, draws = self.log_prob.numpy(), self.stored.entries()
+        judgement = verdict(log_prob, draws, self.names, self.caveat, labels=self.labels)
+        if self.stopped:
+            judgement = judgement._replace(text=f"{judgement.text}; {self.stopped}")
+        verdict_of_draws = ResultVerdict(*judgement)
         verdict_of_draws.result = self
         return verdict_of_draws
 
@@ -146,12 +194,27 @@ class SampleResult:
         return comparisons.compare_results(self, other)
 
     @property
-    def log_z(self) -> LogZ | None:
+    def log_z(self) -> "ResultLogZ | None":
         """The target's log normaliser, as tempering tells it; None for other samplers.
 
         Its interval has two ends only if the chains have converged.
         """
-        return None if self.ladders is None else self.ladders.estimate_log_z(self.verdict)
+        estimate = None if self.ladders is None else self.ladders.estimate_log_z(self.verdict)
+        if estimate is None:
+            return None
+        log_z = ResultLogZ(*estimate)
+        log_z.ladders = self.ladders
+        return log_z
+
+    def plot(self) -> Any:
+        """The result as a Matplotlib figure, which a notebook shows and `savefig` writes.
+
+        It has the trace, the running mean and the ranks of log pi, the means of entries with
+        intervals, and the entries with the largest R-hat.
+        """
+        from latticework.sampling.pictures import draw_result
+
+        return draw_result(self)
 
     def categories(self) -> Tensor:
         """The categories of one-hot draws as whole numbers, int64 `[chains, draws, sites]`.
@@ -324,7 +387,7 @@ class SampleResult:
             with np.load(file) as opened:
                 about: dict[str, Any] = json.loads(str(opened["about"]))
                 arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
-                fields = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
+                ladders = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
                 x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
@@ -334,13 +397,29 @@ class SampleResult:
             text = chosen["sampler"]  # None in older files
             made_by = sampler if text is None else from_text(*text)
             about["adapted"] = AdaptationResult(**{**chosen, "sampler": made_by, "x": x})
-        if fields:
-            about["ladders"] = Ladders(**{**fields, "steps": int(fields["steps"])})
+        if ladders:
+            about["ladders"] = Ladders(**{**ladders, "steps": int(ladders["steps"])})
         if about["names"] is not None:
             about["names"] = tuple(about["names"])
         if about.get("labels") is not None:
             about["labels"] = tuple(map(tuple, about["labels"]))
-        return cls(**arrays, **about, sampler=sampler, domain=DOMAINS[kind](**sizes))
+        domain = DOMAINS[kind](**sizes)
+        arrays["draws"] = StoredDraws.pack(arrays["draws"], domain)
+        return cls(**arrays, **about, sampler=sampler, domain=domain)
+
+
+class UnpackedDraws:
+    """The attribute `draws` of a result, which is stored as bits and bytes."""
+
+    def __get__(self, result: SampleResult | None, owner: type) -> Any:
+        return self if result is None else result.stored.unpack()
+
+    def __set__(self, result: SampleResult, draws: Any) -> None:
+        stored = StoredDraws.pack(draws) if isinstance(draws, Tensor) else draws
+        result.__dict__["stored"] = stored
+
+
+SampleResult.draws = UnpackedDraws()  # type: ignore[assignment]
 
 
 def function_values(

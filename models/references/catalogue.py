@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "cards"
 DEFINITIONS: dict[str, Definition] = LATTICES | GRAPHS | NETWORKS | CONSTRAINTS | POSTERIORS
-RESULTS = ("draws", "log_prob", "mean")  # arrays that are no parameters
+RESULTS = ("draws", "log_prob", "mean")  # arrays that are not parameters
 
 
 class KnownMoment(NamedTuple):
@@ -64,8 +64,8 @@ class ReferenceTarget(KnownTarget):
     @property
     def log_z(self) -> float | None:
         """The log normaliser; None where it is not known exactly."""
-        found = self.card["log_z"]
-        return None if found is None else float(found["value"])
+        entry = self.card["log_z"]
+        return None if entry is None else float(entry["value"])
 
     @cached_property
     def draws(self) -> Tensor:
@@ -118,7 +118,7 @@ def reference(name: str) -> ReferenceTarget:
     """
     if name not in DEFINITIONS:
         raise ValueError(f"name must be one of {', '.join(DEFINITIONS)}, got {name!r}")
-    arrays, card = read_arrays(name), read_card(name)
+    arrays, card = load_arrays(name), read_card(name)
     if hash_arrays(parameters_of(arrays)) != card["sha256"]["parameters"]:
         raise ValueError(f"the parameters of {name} are not those of its card; install it again")
     return ReferenceTarget(name, card, DEFINITIONS[name], arrays)
@@ -155,7 +155,7 @@ def read_card(name: str) -> dict[str, Any]:
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def read_arrays(name: str) -> dict[str, NDArray[Any]]:
+def load_arrays(name: str) -> dict[str, NDArray[Any]]:
     with np.load(FOLDER / f"{name}.npz") as file:
         return dict(file)
 
@@ -174,7 +174,7 @@ def hash_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def pack(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
+def pack_codes(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
     """Whole numbers below 2^bits as bytes: all lowest bits, then all next ones, ..."""
     planes = codes[None] >> np.arange(bits)[:, None, None] & 1
     return np.packbits(planes.astype(np.uint8).ravel())

@@ -24,6 +24,7 @@ from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling import comparisons
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.intervals import Interval, geometric_interval
@@ -37,10 +38,7 @@ from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
-    Allowance,
-    Spent,
     TuningSetup,
-    Unit,
     diagnosed_sites,
     ess_of_worst,
     fit_blocks,
@@ -49,7 +47,7 @@ from latticework.sampling.tuning.setup import (
 from latticework.sampling.tuning.space import Space, spaces, with_fields
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from latticework.sampling.tuning.race_table import RaceTable
 
 BIASED = "does not leave the target invariant"
 
@@ -131,8 +129,8 @@ class Race:
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
-        """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
-        found = []
+        """Tune and measure each sampler in turn. A failed one has no laps; its note says why."""
+        entrants = []
         for name, sampler in samplers.items():
             try:
                 with on_threads(self.threads):
@@ -141,8 +139,8 @@ class Race:
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
             fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
             tell(f"{name}: {entrant.note or fields or 'nothing to tune'}")
-            found.append(entrant)
-        return found
+            entrants.append(entrant)
+        return entrants
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
@@ -180,7 +178,7 @@ class Race:
         runs = [course.measure_run(chosen, steps, seed) for seed in self.seeds]
         results = [stint.result for stint, _ in runs]
         laps = []
-        ess_of_runs = ess_of_worst([found for _, found in runs])
+        ess_of_runs = ess_of_worst([each_quality for _, each_quality in runs])
         for seed, (stint, _), ess in zip(self.seeds, runs, ess_of_runs, strict=True):
             seconds = stint.result.seconds * stint.measuring / stint.steps
             spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]
@@ -257,9 +255,10 @@ def rank_entrants(
     return [*zip(places, able, strict=True), *[("-", each) for each in unranked]]
 
 
-def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
+def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "RaceTable":
     """One row a sampler, best first."""
-    import pandas as pd
+    # Importing pandas takes a second.
+    from latticework.sampling.tuning.race_table import RaceTable
 
     rows = []
     for rank, each in rank_entrants(entrants, budget.unit, withheld=withheld):
@@ -273,7 +272,9 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
             row["largest_error"] = each.error
         row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
         rows.append({**row, "note": each.note})
-    return pd.DataFrame(rows)
+    table = RaceTable(rows)
+    table.attrs["unit"] = budget.unit
+    return table
 
 
 def select_entrants(
@@ -316,7 +317,7 @@ def race(
     threads: int = 1,
     reference: KnownTarget | None = None,
     **states: Unpack[States],
-) -> "pd.DataFrame":
+) -> "RaceTable":
     """Compare samplers on `target`, tuned and measured under an equal budget.
 
     Args:
@@ -339,7 +340,7 @@ def race(
         One row a sampler, best first: its rank, chosen settings, effective samples for each second
         and evaluation with 95 % intervals, and R-hat. `attrs["left_out"]` says why samplers do not
         take part, and `attrs["disagreements"]` in what exact samplers disagree: then none has a
-        rank.
+        rank. `plot()` shows them.
 
     Raises:
         ValueError: if an argument is invalid, or no sampler supports the target.

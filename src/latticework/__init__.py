@@ -3,25 +3,13 @@
 The names of `__init__.pyi` are imported when first used, so `import latticework` imports no torch.
 """
 
-import ast as _ast
 import sys as _sys
 import warnings as _warnings
 from importlib import import_module as _import_module
-from pathlib import Path as _Path
 from typing import Any as _Any
 
 from latticework.moved import MovedModules as _MovedModules
-
-
-def _read_public_names() -> dict[str, str]:
-    """Return the module of each public name, as `__init__.pyi` lists them."""
-    stub = _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    modules = {}
-    for node in stub.body:
-        if isinstance(node, _ast.ImportFrom):
-            modules |= {alias.name: str(node.module) for alias in node.names}
-    return modules
-
+from latticework.public_names import read_public_names as _read_public_names
 
 _MODULES = _read_public_names()
 _sys.meta_path.append(_MovedModules())

@@ -84,7 +84,7 @@ LANGEVIN_CLAIMS = (
     Claim("thm6.1-bound", "thm6.1", "stochastic_proposal",
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
         f"{DLP}, Theorem 6.1",
-        partial(langevin_theory.judge_bound, column="bias", what="the proposal's bias")),
+        partial(langevin_theory.judge_bound, column="bias", quantity="the proposal's bias")),
     ACCEPTANCE("acceptance",
         "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
         langevin_ising.fig2_acceptance),

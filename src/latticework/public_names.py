@@ -1,0 +1,14 @@
+"""The names that users import from the package, as `__init__.pyi` lists them."""
+
+import ast
+from pathlib import Path
+
+
+def read_public_names() -> dict[str, str]:
+    """Return the module of each public name."""
+    stub = ast.parse(Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8"))
+    modules: dict[str, str] = {}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            modules |= {alias.name: str(node.module) for alias in node.names}
+    return modules
