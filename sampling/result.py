@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
 from latticework.samplers.base import Sampler, require_count
-from latticework.sampling import conditional_means
+from latticework.sampling import comparisons, conditional_means
 from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import quantities, round_noise
 from latticework.sampling.ladder_estimates import Ladders, LogZ
@@ -44,15 +45,28 @@ class ResultVerdict(Convergence):
 
     result: "SampleResult"
 
-    def __call__(self, of: Function | Mapping[str, Function]) -> Convergence:
+    def __call__(
+        self,
+        of: Function | Mapping[str, Function] | None = None,
+        *,
+        reference: KnownTarget | None = None,
+    ) -> Convergence:
         """Whether the log-probability and `of` have mixed: a function of x, or some with names.
+
+        With a `reference` (`latticework.reference`) in place of `of`, whether the means are right:
+        their errors against the truth take the place of R-hat (`sampling.comparisons`).
 
         A function maps states `[n, *domain.shape]` to numbers or truth values `[n, ...]`. Take it
         where only what it tells has a meaning: of clusters, for example, whether two points share
         one, because labels may be exchanged. Raises ValueError for a function of another shape.
         """
-        functions = of if isinstance(of, Mapping) else {getattr(of, "__name__", "of"): of}
         result = self.result
+        if (of is None) == (reference is None):
+            raise ValueError("give either of= or reference=")
+        if reference is not None:
+            return comparisons.judge_by_reference(result, reference)
+        assert of is not None
+        functions = of if isinstance(of, Mapping) else {getattr(of, "__name__", "of"): of}
         values = function_values(result.draws, functions)
         return verdict(
             result.log_prob.numpy(), result.draws.numpy(), caveat=result.caveat, of=values
@@ -169,6 +183,15 @@ class SampleResult:
         the chains have seen every mode: R-hat only compares what they have seen.
         """
         return self.verdict.converged
+
+    def agrees(self, other: "SampleResult") -> comparisons.Agreement:
+        """Whether the means of another result of this target are the same, within their errors.
+
+        Only this sees a mode that no chain has visited: compare with a tempered run, or with
+        another sampler. The value is true or false, and its text names the mean that differs most.
+        Raises ValueError for a result on another domain.
+        """
+        return comparisons.compare_results(self, other)
 
     @property
     def log_z(self) -> "ResultLogZ | None":

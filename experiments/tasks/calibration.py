@@ -16,8 +16,8 @@ from latticework.experiments.records.estimates import KeyNumber
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.run_statistics import Quantities
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
-from latticework.models.references.catalogue import reference
 from latticework.samplers.base import Sampler
 from latticework.sampling import ladder_estimates
 from latticework.sampling.result import SampleResult
@@ -32,7 +32,7 @@ def calibrate(
     sampler: Sampler,
     data: Dataset | None,
     run: Run,
-    target: str,
+    reference: KnownTarget,
     budgets: Sequence[Sequence[int]],
     repeats: int,
     thin: float,
@@ -40,21 +40,20 @@ def calibrate(
 ) -> None:
     """Log a row for each of `repeats` runs of each of `budgets`, numbers of chains and draws.
 
-    `target` is the name of the reference target. `thin` is the number of steps from draw to draw;
+    `reference` has the truth of the model. `thin` is the number of steps from draw to draw;
     below 1, it is a share of the sites. Runs of one budget are made together, by chains from
     independent starts; tempered ones one by one, as they learn their levels, and with log Z.
     """
-    truth = reference(target)
-    quantities, steps = Quantities(truth), int(thin)
+    quantities, steps = Quantities(reference), int(thin)
     if thin < 1:
-        steps = ceil(thin * truth.model.domain.dim)
+        steps = ceil(thin * reference.model.domain.dim)
     number = 0
     for chains, draws in run.progress(budgets, "runs", len(budgets)):
         rng = run.rng(f"{chains} chains x {draws}")
         together = 1 if temper else repeats
         for _ in range(repeats // together):
             result = sample(
-                truth.model,
+                reference.model,
                 sampler,
                 chains=chains * together,
                 steps=draws * steps,
@@ -65,7 +64,7 @@ def calibrate(
                 temper=temper,
                 diagnose=False,
             )
-            ladders = _measure_log_z(result, truth.log_z) if temper else {}
+            ladders = _measure_log_z(result, reference.log_z) if temper else {}
             for x, log_prob in zip(
                 result.draws.split(chains), result.log_prob.split(chains), strict=True
             ):

@@ -5,7 +5,7 @@ NAME.npz: the parameters and the draws. `python -m workshop.references NAME` wri
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.models.references.comparison import compare
@@ -44,7 +45,7 @@ class KnownMoment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReferenceTarget:
+class ReferenceTarget(KnownTarget):
     """A target with known answers: `latticework.reference("ising16_crit")`."""
 
     name: str
@@ -95,11 +96,15 @@ class ReferenceTarget:
         Columns: truth, estimate, error, mcse, and the error in MCSEs. Rows: the mean of log_prob,
         the card's other moments, every entry of x, and log Z of a tempered run.
         """
+        return compare(self, result, self.moment_functions())
+
+    def moment_functions(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """The card's moments other than those of log pi, as functions of states `[n, ...]`."""
         functions = {}
         parameters = parameters_of(self.arrays)
         for name, moment in self.definition.moments.items():
             functions[name] = _bound(moment, parameters)
-        return compare(self, result, functions)
+        return functions
 
     def __repr__(self) -> str:
         log_z = "not known" if self.log_z is None else f"{self.log_z:.8f}"

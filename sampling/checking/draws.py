@@ -21,12 +21,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 from torch import Generator, Tensor, nn
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.checking.permutation import DrawsOutcome, compare_states, evaluate_draws
 from latticework.sampling.checking.report import COLOURS, TableReport
+from latticework.sampling.comparisons import require_same_domain
 from latticework.sampling.diagnostics import largest_r_hat, quantities
 from latticework.sampling.drawing import METRICS
 from latticework.sampling.engine import select_kernel
@@ -84,7 +86,7 @@ def check_draws(
     target: EnergyModel | nn.Module | Callable[[Tensor], Tensor],
     *,
     log_prob: Tensor | np.ndarray | None = None,
-    reference: Sampler | str | None = None,
+    reference: Sampler | str | KnownTarget | None = None,
     steps: int | None = None,
     seed: int = 0,
     error: float = 0.01,
@@ -104,7 +106,8 @@ def check_draws(
             compared with the target, up to a constant.
         reference: the sampler of the reference, where the target has more than 2^16 states; sweeps
             of Gibbs where the model has classes of independent sites, else Gibbs site by site, or a
-            random walk where Gibbs cannot be used.
+            random walk where Gibbs cannot be used. A `latticework.reference` gives its certified
+            draws instead, and nothing is run.
         steps: steps of each chain of the reference, half of them burn-in; 100 sweeps, which are 100
             steps of a sampler that draws all sites in a step, and else 100 a site.
         seed: seeds the reference and the divisions.
@@ -224,9 +227,15 @@ def _measure_draws(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
 
 
 def _draw_reference(
-    model: EnergyModel, named: Sampler | str | None, count: int, steps: int | None, seed: int
+    model: EnergyModel,
+    named: Sampler | str | KnownTarget | None,
+    count: int,
+    steps: int | None,
+    seed: int,
 ) -> tuple[Tensor, str]:
     """Independent draws from the target `[count, *domain.shape]`, and how they were made."""
+    if isinstance(named, KnownTarget):
+        return _certified_draws(model, named)
     if named is None and few_states(model):
         states, law = distribution(model)
         rng = Generator().manual_seed(seed)
@@ -251,6 +260,14 @@ def _draw_reference(
             "give more steps, or another sampler as the reference"
         )
     return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
+
+
+def _certified_draws(model: EnergyModel, reference: KnownTarget) -> tuple[Tensor, str]:
+    """The draws of a reference target. Raises ValueError if it has none, or is another target."""
+    require_same_domain(reference, model)
+    if not len(reference.draws):
+        raise ValueError(f"the reference {reference.name} has no draws; name a sampler instead")
+    return reference.draws, f"{len(reference.draws)} certified draws of {reference.name}"
 
 
 def _warn_of_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:

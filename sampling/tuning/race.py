@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling import comparisons
 from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
@@ -81,10 +83,14 @@ class Entrant:
     seen: ChainSummary | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
     chains: int = 0  # chains of all runs, which R-hat compares
+    error: float = math.nan  # largest error in standard errors, where the truth is known
+    off: str = ""  # which mean is wrong by the truth, where it is known
 
     @property
     def mixed(self) -> bool:
         agree = self.r_hat <= largest_r_hat(self.chains)
+        if not math.isnan(self.error):  # the truth is surer than R-hat
+            agree = not self.off
         return bool(self.laps) and agree and all(lap.ess > 0 for lap in self.laps)
 
     @property
@@ -113,6 +119,7 @@ class Race:
     x: torch.Tensor | None = None
     annealed: bool = False
     threads: int = 1  # threads of the processor, which the seconds belong to
+    reference: KnownTarget | None = None  # the target's truth, in place of R-hat
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials, threads=self.threads)
@@ -188,6 +195,11 @@ class Race:
         with torch.no_grad():
             start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
         means = torch.cat((log_prob.double().mean(1, keepdim=True), draws.double().mean(1)), -1)
+        if self.reference is not None:
+            truth = comparisons.true_means(self.reference, self.entries)
+            names = ["the log-probability", *self.names()]
+            error, off = comparisons.chains_off_reference(means.numpy(), truth, names)
+            entrant = replace(entrant, error=error, off=off, note=note or off)
         seen = ChainSummary(
             name,
             entrant.mixed,
@@ -256,6 +268,8 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True):
                 row[f"ess_per_{unit.removesuffix('s')}{part}"] = value
         row["r_hat"] = each.r_hat
+        if not math.isnan(each.error):
+            row["largest_error"] = each.error
         row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
         rows.append({**row, "note": each.note})
     table = RaceTable(rows)
@@ -301,6 +315,7 @@ def race(
     seeds: int = 4,
     trials: int = 8,
     threads: int = 1,
+    reference: KnownTarget | None = None,
     **states: Unpack[States],
 ) -> "RaceTable":
     """Compare samplers on `target`, tuned and measured under an equal budget.
@@ -317,6 +332,8 @@ def race(
         seeds: runs of each sampler, at least 3.
         trials: settings that tuning tries.
         threads: of the processor; the effective samples for each second are those of so many.
+        reference: the target's truth (`latticework.reference`). A sampler has a rank if no mean of
+            its chains is wrong by it, in place of R-hat; `largest_error` is in standard errors.
         states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Returns:
@@ -335,7 +352,11 @@ def race(
     )
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)
-    contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed", threads)
+    if reference is not None:
+        comparisons.require_same_domain(reference, model)
+    contest = Race(
+        model, allowed, chains, range(seeds), trials, x, start == "annealed", threads, reference
+    )
     taking, left = select_entrants(samplers, model)
     if not taking:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.references.catalogue import ReferenceTarget, parameters_of
+from latticework.models.abilities import KnownTarget
 from latticework.sampling import diagnostics, pair_products
 from latticework.sampling.conditional_means import conditional_means, why_no_conditional_means
 
@@ -39,15 +39,14 @@ class Quantities:
     moments. Raises ValueError for a target without draws.
     """
 
-    def __init__(self, reference: ReferenceTarget) -> None:
+    def __init__(self, reference: KnownTarget) -> None:
         if not len(reference.draws):
             raise ValueError(f"{reference.name} has no independent draws; take another target")
         sites, *values = reference.model.domain.shape
         few = min(sites, MAX_ENTRIES // math.prod(values))
         self._sites = np.unique(np.linspace(0, sites - 1, few).round())
         self._pairs = pair_products.select_pairs(sites)
-        self._parameters = parameters_of(reference.arrays)
-        self._moments = reference.definition.moments
+        self._moments = reference.moment_functions()
         draws = reference.draws.unsqueeze(0)  # one chain
         by_kind = self.read(draws, reference.log_prob.numpy()[None])
         self.truth = self._know(reference, [block[0] for block in by_kind])
@@ -63,11 +62,11 @@ class Quantities:
         products = pair_products.multiply_pairs(x, self._pairs)
         states, moments = draws.flatten(0, 1), np.empty((chains, length, len(self._moments)))
         for place, moment in enumerate(self._moments.values()):
-            moments[..., place] = moment(states, self._parameters).view(chains, length).numpy()
+            moments[..., place] = moment(states).view(chains, length).numpy()
         energy = diagnostics.round_noise(log_prob)[..., None]
         return [energy, entries.astype(np.float64), products.astype(np.float64), moments]
 
-    def _know(self, reference: ReferenceTarget, draws: list[NDArray[np.float64]]) -> Truth:
+    def _know(self, reference: KnownTarget, draws: list[NDArray[np.float64]]) -> Truth:
         """The truth, from the card and from the quantities of independent draws, `[draws, n]`."""
         known = reference.moments
         mean = [block.mean(0) for block in draws]
