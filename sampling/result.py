@@ -109,6 +109,7 @@ class SampleResult:
     labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
     model: EnergyModel | None = None  # the target; None where a file was loaded
+    choice: Any = None  # how `sampler="auto"` chose: `sampling.tuning.auto.SamplerChoice`
     stopped: str = ""  # why the run ended before its last step, and after how many
     run: Any = field(default=None, repr=False)  # the chains where they are, of this process
 
