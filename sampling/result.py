@@ -434,14 +434,14 @@ def function_values(
     states = draws.flatten(0, 1)
     for name, function in of.items():
         with torch.no_grad():
-            found = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
-        for value, batch in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
+            batches = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
+        for value, batch in zip(batches, states.split(DRAWS_AT_ONCE), strict=True):
             if value.shape[:1] != batch.shape[:1]:
                 raise ValueError(
                     f"{name} must map states {list(batch.shape)} to [{len(batch)}] or "
                     f"[{len(batch)}, ...], got {list(value.shape)}"
                 )
-        values = torch.cat(found)
+        values = torch.cat(batches)
         if not values.isfinite().all():
             raise ValueError(f"{name} must be finite at every draw, got NaN or infinity")
         names += [

@@ -23,7 +23,7 @@ from latticework.sampling import ladder_estimates
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import sample
 
-BURN_IN = 0.25  # of the draws that follow
+BURN_IN = 0.25  # steps, as a share of the draws that follow
 
 
 def calibrate(
