@@ -21,7 +21,7 @@ def names_of(model):
         (lw.Lattice([3, 4], 0.2), ["swendsen_wang", "gibbs_sweep", "gibbs"]),
         (lw.Graph([[0, 1], [1, 2]], -0.3), ["gibbs_sweep", "gibbs"]),
         (lw.RBM(6, 3), ["block_gibbs", "gibbs"]),
-        (lw.Factors([((0, 1), torch.eye(2) + 0.1)]), ["gibbs_sweep", "gibbs"]),
+        (lw.Factors([((0, 1), torch.eye(2) + 0.1)]), ["gibbs_sweep"]),
         (lw.Function(lambda x: x[..., 0].sum(-1), lw.Categorical(5, 3)), ["gibbs", "dmala", "gwg"]),
         (lw.Function(lambda x: x[:, 0], lw.Subset(8, 3)), ["gwg"]),
         (lw.Function(lambda x: -x.abs().sum(-1), lw.Integer(3)), ["dmala", "gwg"]),
@@ -54,18 +54,26 @@ def test_the_draws_are_those_of_the_chosen_sampler_alone():
     assert str(result.choice).count("swendsen_wang") == 1
 
 
-@pytest.mark.slow
-def test_tempering_is_tried_where_chains_do_not_mix():
-    """Two modes that no candidate leaves."""
+@pytest.mark.parametrize(
+    ("rate", "r_hat", "tempered"),
+    [(0.5, 1.2, False), (0.5, 1.001, True), (2.0, 1.2, True)],
+    ids=["neither mixes", "only the tempered one mixes", "the tempered one is better"],
+)
+def test_tempering_is_tried_where_the_best_does_not_mix(monkeypatch, rate, r_hat, tempered):
+    """Pilots with given numbers: those of all candidates do not mix."""
 
-    def log_prob(x):
-        ones = x.sum(-1)
-        return 3 * torch.maximum(ones, 12 - ones)
+    def measure(contest, name, sampler, allowed):
+        numbers = (rate, r_hat) if name.startswith("tempered") else (1.0, 1.5)
+        contest.pilots.append(auto.Pilot(name, sampler, *numbers, steps=100))
+        return contest.pilots[-1]
 
-    result = lw.sample(log_prob, sites=12, steps=20, budget="200000evaluations", diagnose=False)
-    names = [pilot.name for pilot in result.choice.pilots]
-    assert any(name.startswith("tempered") for name in names)
-    assert isinstance(result.sampler, lw.Tempered)
+    monkeypatch.setattr(auto._Contest, "_measure", measure)
+    contest = auto._Contest(PATH, None, 4, "eager", 0)
+    choice = contest.choose(100, lw.sampling.budget.Allowance(10_000, "evaluations"))
+    assert contest.pilots[-1].name.startswith("tempered")
+    assert isinstance(choice.sampler, lw.Tempered) == tempered
+    rounds = [pilot.name for pilot in contest.pilots[:-1]]
+    assert [rounds.count(name) for name in rounds] == [3, 3, 2, 1, 1, 3, 3, 2, 3, 3]
 
 
 @pytest.mark.parametrize(

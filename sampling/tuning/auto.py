@@ -229,5 +229,6 @@ class _Contest:
             pilot = self._measure(f"tempered {best.name}", tempered, allowed)
         except ValueError:  # a target that cannot be softened
             return best
-        mixed = pilot.r_hat <= largest_r_hat(self.course.chains)
-        return pilot if pilot.rate > best.rate or (apart and mixed) else best
+        limit = largest_r_hat(self.course.chains)
+        doubtful = apart or not best.r_hat <= limit
+        return pilot if pilot.rate > best.rate or (doubtful and pilot.r_hat <= limit) else best
