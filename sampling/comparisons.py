@@ -44,7 +44,7 @@ def judge_by_reference(result: "SampleResult", reference: KnownTarget) -> Conver
     table = reference.compare(result).drop(index="log Z", errors="ignore")
     error, mcse = table["error"].abs().to_numpy(), table["mcse"].to_numpy().copy()
     known = np.nan_to_num(reference.moments["energy"].error)  # a standard error of the truth itself
-    mcse[0], limit = np.hypot(mcse[0], known), _limit(len(table))
+    mcse[0], limit = np.hypot(mcse[0], known), _largest_gap(len(table))
     z = np.divide(error, mcse, where=mcse > 0, out=np.zeros(len(error)))
     share = error / _sds(result, reference, table["truth"].to_numpy())
     share[np.isnan(share)] = 0  # constant in all draws, and right
@@ -91,7 +91,7 @@ def compare_results(one: "SampleResult", other: "SampleResult") -> Agreement:
     rounding = 1e-5 * np.maximum(1, np.abs(mean))
     z = np.divide(difference, error, where=error > 0, out=np.full(len(error), np.inf))
     z[difference <= rounding] = 0
-    limit, place = _limit(len(z)), int(z.argmax())
+    limit, place = _largest_gap(len(z)), int(z.argmax())
     means = (
         f"{mean[place]:.4g} ± {mcse[place]:.2g} and {other_mean[place]:.4g} ± "
         f"{other_mcse[place]:.2g}"
@@ -104,7 +104,7 @@ def compare_results(one: "SampleResult", other: "SampleResult") -> Agreement:
     return Agreement(True, f"agree: of {len(z)} means, {name} differs most, {means}")
 
 
-def _limit(count: int) -> float:
+def _largest_gap(count: int) -> float:
     """MCSEs by which the largest of `count` errors may be off."""
     from scipy.stats import norm
 
@@ -139,8 +139,8 @@ def _name(result: "SampleResult", place: int) -> str:
         return "the log-probability"
     if place <= entries:
         return entry_name(np.unravel_index(place - 1, shape), result.names, result.labels)
-    one, two = pair_products.select_pairs(shape[0])[place - 1 - entries]
-    return f"{entry_name((one,), result.names)} {entry_name((two,), result.names)}"
+    first, second = pair_products.select_pairs(shape[0])[place - 1 - entries]
+    return f"{entry_name((first,), result.names)} {entry_name((second,), result.names)}"
 
 
 def chains_off_reference(

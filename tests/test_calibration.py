@@ -83,7 +83,7 @@ def test_wrong_runs_and_unseen_modes():
     )
     assert verdict_rules.is_wrong(rows).all()
     assert verdict_rules.has_unseen_mode(rows).tolist() == [False, True, True, False]
-    rates = verdict_rules.rates(rows, verdict_rules.RULES["R-hat by chains"])
+    rates = verdict_rules.error_rates(rows, verdict_rules.RULES["R-hat by chains"])
     assert (rates["wrong of converged"].hits, rates["less unseen modes"].hits) == (4, 2)
 
 

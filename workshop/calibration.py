@@ -23,13 +23,13 @@ TABLES: dict[str, Callable[..., pd.DataFrame]] = {
 }
 
 
-def read_records(outputs: Path) -> list[Record]:
+def read_runs(outputs: Path) -> list[Record]:
     """The finished records at the paper's scale."""
     folders = sorted((outputs / "calibration" / "paper").glob("*/run.json"))
     return [load_record(file.parent) for file in folders]
 
 
-def describe(records: list[Record]) -> str:
+def describe_calibration(records: list[Record]) -> str:
     """How many targets, samplers and runs each half has."""
     lines = []
     for half in ("choosing", "judging"):
@@ -49,7 +49,7 @@ def describe(records: list[Record]) -> str:
 
 def refresh(page: str, records: list[Record]) -> str:
     """The page with the tables of these records."""
-    page = replace_block(page, "runs", describe(records))
+    page = replace_block(page, "runs", describe_calibration(records))
     for name, table in TABLES.items():
         parts = []
         for half in ("judging", "choosing"):
@@ -66,7 +66,7 @@ def refresh(page: str, records: list[Record]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("outputs", type=Path)
-    records = read_records(parser.parse_args().outputs)
+    records = read_runs(parser.parse_args().outputs)
     page = DOCS / "calibration.md"
     page.write_text(refresh(page.read_text(encoding="utf-8"), records), encoding="utf-8")
     try:
