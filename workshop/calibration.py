@@ -15,6 +15,7 @@ from latticework.experiments.records import verdict_rules
 from latticework.experiments.records.record import Record, load_record
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+FIGURE = "calibration.png"
 TABLES: dict[str, Callable[..., pd.DataFrame]] = {
     "rules": calibration.rules,
     "targets": calibration.targets,
@@ -63,18 +64,24 @@ def refresh(page: str, records: list[Record]) -> str:
     return page
 
 
+def draw_thresholds(records: list[Record], folder: Path) -> str:
+    """Draw the figure of the judging half, if it has runs; return the Markdown that shows it."""
+    try:
+        plot = calibration.thresholds(records)
+    except LookupError:
+        return "The judging half has not been run."
+    plot.figure.savefig(folder / FIGURE, dpi=100)
+    return f"![Wrong runs against refused ones, as the limit of R-hat moves]({FIGURE})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("outputs", type=Path)
     records = read_runs(parser.parse_args().outputs)
     page = DOCS / "calibration.md"
-    page.write_text(refresh(page.read_text(encoding="utf-8"), records), encoding="utf-8")
-    try:
-        plot = calibration.thresholds(records)
-    except LookupError as error:
-        print(f"no figure: {error}")
-        return
-    plot.figure.savefig(DOCS / "calibration.png", dpi=100)
+    text = refresh(page.read_text(encoding="utf-8"), records)
+    text = replace_block(text, "thresholds", draw_thresholds(records, DOCS))
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
