@@ -10,7 +10,7 @@ import pandas as pd
 from latticework.experiments.figures import plot, style
 from latticework.experiments.records import grouping, verdict_rules
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.verdict_rules import VerdictRule, Share
+from latticework.experiments.records.verdict_rules import Share, VerdictRule
 
 WRONG, UNSEEN = "wrong of converged", "less unseen modes"
 REFUSED, PROMISED = "refused of right", "refused of right with ESS 400"
