@@ -10,7 +10,7 @@ import pandas as pd
 from latticework.experiments.figures import plot, style
 from latticework.experiments.records import grouping, verdict_rules
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.verdict_rules import Rule, Share
+from latticework.experiments.records.verdict_rules import Share, VerdictRule
 
 WRONG, UNSEEN = "wrong of converged", "less unseen modes"
 REFUSED, PROMISED = "refused of right", "refused of right with ESS 400"
@@ -123,8 +123,8 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     used = verdict_rules.RULES[verdict_rules.IN_USE]
     fixed = replace(used, by_chains=False)
     curves = [
-        ("R-hat alone", lambda excess: Rule(r_hat=excess, ess=0)),
-        ("R-hat and ESS 400", lambda excess: Rule(r_hat=excess)),
+        ("R-hat alone", lambda excess: VerdictRule(r_hat=excess, ess=0)),
+        ("R-hat and ESS 400", lambda excess: VerdictRule(r_hat=excess)),
         ("all other rules too", lambda excess: replace(fixed, r_hat=excess)),
     ]
     series: list[plot.Series] = []
@@ -149,7 +149,7 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
 
 
 def _calibration_curve(
-    rows: pd.DataFrame, rule: Callable[[float], Rule]
+    rows: pd.DataFrame, rule: Callable[[float], VerdictRule]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """Percentages of refused and wrong runs at many limits of R-hat."""
     x, y = [], []
