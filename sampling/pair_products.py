@@ -22,8 +22,8 @@ def select_pairs(sites: int) -> NDArray[np.int64]:
     chosen = dict.fromkeys((int(site), int(site) + 1) for site in first)
     rng = np.random.default_rng(sites)
     while len(chosen) < MAX_PAIRS:
-        one, other = sorted(rng.choice(sites, 2, replace=False).tolist())
-        chosen[one, other] = None
+        low, high = sorted(rng.choice(sites, 2, replace=False).tolist())
+        chosen[low, high] = None
     return np.array(list(chosen))
 
 

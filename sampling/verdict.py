@@ -161,9 +161,11 @@ def _name_pairs(
     pairs: NDArray[np.int64], one_hot: bool, site_names: Sequence[str] | None
 ) -> list[str]:
     """The names of products of pairs: `x[0] x[3]`, or `[x[0] = x[3]]` of one-hot sites."""
-    between = " = " if one_hot else " "
-    texts = [between.join(entry_name((site,), site_names) for site in pair) for pair in pairs]
-    return [f"[{text}]" for text in texts] if one_hot else texts
+    texts = []
+    for first, second in pairs:
+        sites = entry_name((first,), site_names), entry_name((second,), site_names)
+        texts.append("[{} = {}]".format(*sites) if one_hot else "{} {}".format(*sites))
+    return texts
 
 
 def _find_extremes(blocks: Sequence[NDArray], names: Sequence[str]) -> Extremes:
