@@ -24,13 +24,13 @@ TABLES: dict[str, Callable[..., pd.DataFrame]] = {
 }
 
 
-def read_runs(outputs: Path) -> list[Record]:
+def finished_records(outputs: Path) -> list[Record]:
     """The finished records at the paper's scale."""
     folders = sorted((outputs / "calibration" / "paper").glob("*/run.json"))
     return [load_record(file.parent) for file in folders]
 
 
-def describe_calibration(records: list[Record]) -> str:
+def describe_halves(records: list[Record]) -> str:
     """How many targets, samplers and runs each half has."""
     lines = []
     for half in ("choosing", "judging"):
@@ -50,7 +50,7 @@ def describe_calibration(records: list[Record]) -> str:
 
 def refresh(page: str, records: list[Record]) -> str:
     """The page with the tables of these records."""
-    page = replace_block(page, "runs", describe_calibration(records))
+    page = replace_block(page, "runs", describe_halves(records))
     for name, table in TABLES.items():
         parts = []
         for half in ("judging", "choosing"):
@@ -64,10 +64,10 @@ def refresh(page: str, records: list[Record]) -> str:
     return page
 
 
-def draw_thresholds(records: list[Record], folder: Path) -> str:
+def write_figure(records: list[Record], folder: Path) -> str:
     """Draw the figure of the judging half, if it has runs; return the Markdown that shows it."""
     try:
-        plot = calibration.thresholds(records)
+        plot = calibration.draw_thresholds(records)
     except LookupError:
         return "The judging half has not been run."
     plot.figure.savefig(folder / FIGURE, dpi=100)
@@ -77,10 +77,10 @@ def draw_thresholds(records: list[Record], folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("outputs", type=Path)
-    records = read_runs(parser.parse_args().outputs)
+    records = finished_records(parser.parse_args().outputs)
     page = DOCS / "calibration.md"
     text = refresh(page.read_text(encoding="utf-8"), records)
-    text = replace_block(text, "thresholds", draw_thresholds(records, DOCS))
+    text = replace_block(text, "thresholds", write_figure(records, DOCS))
     page.write_text(text, encoding="utf-8")
 
 

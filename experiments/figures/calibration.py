@@ -41,7 +41,7 @@ def rules(records: list[Record], half: str = "judging") -> pd.DataFrame:
     rows = collect_rows(records, half)
     table = []
     for name, rule in verdict_rules.RULES.items():
-        shares = verdict_rules.error_rates(rows, rule)
+        shares = verdict_rules.measure_rates(rows, rule)
         mark = " (in use)" if name == verdict_rules.IN_USE else ""
         table.append({"rule": name + mark, **{key: _in_words(shares[key]) for key in shares}})
     return pd.DataFrame(table)
@@ -54,7 +54,7 @@ def targets(records: list[Record], half: str = "judging") -> pd.DataFrame:
     for (target, sampler), cell in rows.groupby(["target", "sampler"], sort=True):
         row = {"target": target, "sampler": sampler, "runs": len(cell)}
         for label, name in (("former", verdict_rules.FORMER), ("now", verdict_rules.IN_USE)):
-            shares = verdict_rules.error_rates(cell, verdict_rules.RULES[name])
+            shares = verdict_rules.measure_rates(cell, verdict_rules.RULES[name])
             row[f"wrong, {label}"] = _in_counts(shares[WRONG])
             row[f"refused, {label}"] = _in_counts(shares[PROMISED])
         table.append(row)
@@ -105,19 +105,19 @@ def intervals(records: list[Record], half: str = "judging") -> pd.DataFrame:
     return pd.DataFrame(table).fillna("")
 
 
-def _in_words(share: Share) -> str:
+def _in_words(ratio: Share) -> str:
     """A share with its interval and counts: `1.2 % [0.4, 3.1], 3 of 250`."""
-    if not share.of:
+    if not ratio.of:
         return "0 of 0"
-    low, high = 100 * share.low, 100 * share.high
-    return f"{100 * share.value:.1f} % [{low:.1f}, {high:.1f}], {share.hits} of {share.of}"
+    low, high = 100 * ratio.low, 100 * ratio.high
+    return f"{100 * ratio.value:.1f} % [{low:.1f}, {high:.1f}], {ratio.hits} of {ratio.of}"
 
 
-def _in_counts(share: Share) -> str:
-    return f"{share.hits} of {share.of}"
+def _in_counts(ratio: Share) -> str:
+    return f"{ratio.hits} of {ratio.of}"
 
 
-def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
+def draw_thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     """Wrong ones of the converged against refused ones of the right, as the R-hat limit moves."""
     rows = collect_rows(records, half)
     used = verdict_rules.RULES[verdict_rules.IN_USE]
@@ -130,14 +130,14 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     series: list[plot.Series] = []
     look: dict[str, Any]
     for number, (name, rule) in enumerate(curves):
-        x, y = _calibration_curve(rows, rule)
+        x, y = _move_limit(rows, rule)
         series.append(plot.Series(name, x, y, color=style.numbered_style(number)["color"]))
     points = {
         "former rule": verdict_rules.RULES[verdict_rules.FORMER],
         "rule in use": used,
     }
     for number, (name, chosen) in enumerate(points.items()):
-        shares = verdict_rules.error_rates(rows, chosen)
+        shares = verdict_rules.measure_rates(rows, chosen)
         place = 100 * shares[REFUSED].value, 100 * shares[WRONG].value
         look = {"marker": "sD"[number], "linestyle": "none"}
         series.append(plot.Series(name, *place, color="black", **look))
@@ -148,13 +148,13 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     return plot.finish_plot(figure, [ax], [panel], f"{len(rows)} runs of the {half} half.")
 
 
-def _calibration_curve(
+def _move_limit(
     rows: pd.DataFrame, rule: Callable[[float], VerdictRule]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """Percentages of refused and wrong runs at many limits of R-hat."""
     x, y = [], []
     for excess in np.geomspace(0.002, 1, 28):
-        shares = verdict_rules.error_rates(rows, rule(float(excess)))
+        shares = verdict_rules.measure_rates(rows, rule(float(excess)))
         if shares[WRONG].of:
             x.append(100 * shares[REFUSED].value)
             y.append(100 * shares[WRONG].value)

@@ -24,7 +24,7 @@ LEVEL = 1e-3  # probability that a right run of known MCSEs is called wrong
 LARGEST_SHARE = 0.2  # sds of the target
 MIN_ESS = 400
 MANY_CHAINS = 32  # from which a test over chains can see a drift
-MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # draws of all chains, and of each: fewer are not judged
+MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # of all chains, and of each: fewer are not judged
 CHOOSING = (
     "ising16_crit",
     "potts3_8",
@@ -68,7 +68,7 @@ class VerdictRule:
     pairs: bool = False  # R-hat and ESS of products of pairs too
     moves: bool = False  # every chain has moved
     drift: float = 0.0  # smallest p-value of the test for a drift, with many chains
-    entries: int = 0  # entries into the rarer value of a site, at least
+    entries: int = 0  # of the rarer value of a site, at least
 
     def accepts(self, rows: pd.DataFrame) -> pd.Series:
         """Whether each run is converged."""
@@ -170,7 +170,7 @@ def share(chosen: pd.Series) -> Share:
     return Share(count, number, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def error_rates(rows: pd.DataFrame, rule: VerdictRule) -> dict[str, Share]:
+def measure_rates(rows: pd.DataFrame, rule: VerdictRule) -> dict[str, Share]:
     """How often a rule is wrong and how often it refuses, over the judged runs."""
     rows = rows[is_judged(rows)]
     accepted, wrong = rule.accepts(rows), is_wrong(rows)
@@ -188,5 +188,5 @@ def table_of_rules(rows: pd.DataFrame, rules: Mapping[str, VerdictRule] = RULES)
     """The rates of each rule, a row a rule, as shares with their intervals."""
     records: dict[str, dict[str, Any]] = {}
     for name, rule in rules.items():
-        records[name] = error_rates(rows, rule)
+        records[name] = measure_rates(rows, rule)
     return pd.DataFrame.from_dict(records, orient="index")
