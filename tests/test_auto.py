@@ -64,7 +64,7 @@ def test_tempering_is_tried_where_the_best_does_not_mix(monkeypatch, rate, r_hat
 
     def measure(contest, name, sampler, allowed):
         numbers = (rate, r_hat) if name.startswith("tempered") else (1.0, 1.5)
-        contest.pilots.append(auto.Pilot(name, sampler, *numbers, steps=100))
+        contest.pilots.append(auto.PilotRun(name, sampler, *numbers, steps=100))
         return contest.pilots[-1]
 
     monkeypatch.setattr(auto._Contest, "_measure", measure)

@@ -48,7 +48,7 @@ ADAPTATION = AcceptanceControl(rounds=20)
 
 
 @dataclass(frozen=True)
-class Pilot:
+class PilotRun:
     """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain."""
 
     name: str
@@ -64,7 +64,7 @@ class SamplerChoice:
     """The sampler that was chosen, the pilots behind it, and what they cost."""
 
     sampler: Sampler
-    pilots: tuple[Pilot, ...]  # all rounds, the last pilot of each candidate last
+    pilots: tuple[PilotRun, ...]  # all rounds, the last pilot of each candidate last
     unit: str  # "seconds" or "evaluations" by each chain, of `rate`
     seconds: float
     evaluations: float  # all chains together
@@ -106,7 +106,7 @@ class _Contest:
         chains = chains if x is None else len(x)
         self.course = TuningSetup(model, chains, engine=engine, x=x, pays_for_draws=True)
         self.model, self.engine, self.seed = model, engine, seed
-        self.pilots: list[Pilot] = []
+        self.pilots: list[PilotRun] = []
         self.evaluations, self.began = 0.0, time.perf_counter()
         self._costs: dict[Any, float] = {}
 
@@ -151,10 +151,14 @@ class _Contest:
 
     def _cost(self, sampler: Sampler, unit: Unit) -> float:
         """The cost of a step, measured once for a sampler whatever its scale."""
-        key = (type(sampler), getattr(sampler, "sites", 0), unit)
+        key = self._cost_key(sampler, unit)
         if key not in self._costs:
             self._costs[key] = self.course.cost(sampler, unit)
         return self._costs[key]
+
+    def _cost_key(self, sampler: Sampler, unit: Unit) -> tuple[Any, ...]:
+        """The key of a sampler's cost, which its scale hardly changes."""
+        return type(sampler), getattr(sampler, "sites", 0), unit
 
     def _candidates(self) -> dict[str, Sampler]:
         """The samplers that take part, by name."""
@@ -177,23 +181,26 @@ class _Contest:
         with warnings.catch_warnings(action="ignore", category=AdaptationWarning):
             return run_adaptation(ADAPTATION, sampler, self.model, x, rng, self.engine).sampler
 
-    def _measure(self, name: str, sampler: Sampler, allowed: Allowance) -> Pilot:
+    def _measure(self, name: str, sampler: Sampler, allowed: Allowance) -> PilotRun:
         """A pilot of one candidate; its rate is 0 if the budget is too short to tell."""
         cost = self._cost(sampler, allowed.unit)
         if allowed.unit == "seconds":
             steps = int(allowed.amount / cost)
         else:
             steps = self.course.steps_for(sampler, allowed)
-        pilot = Pilot(name, sampler, 0.0, math.inf, steps)
+        pilot = PilotRun(name, sampler, 0.0, math.inf, steps)
         if steps >= MIN_DRAWS:
             run, quality = self.course.measure_run(sampler, steps, self.seed + len(self.pilots))
             self.evaluations += run.result.evaluations
+            if allowed.unit == "seconds":  # where other work slows one of the two, the other counts
+                cost = min(cost, run.result.seconds / run.steps)
+                self._costs[self._cost_key(sampler, "seconds")] = cost
             rate = quality.worst / (run.steps * cost)
-            pilot = Pilot(name, sampler, rate, quality.r_hat, run.steps, run)
+            pilot = PilotRun(name, sampler, rate, quality.r_hat, run.steps, run)
         self.pilots.append(pilot)
         return pilot
 
-    def _disagreement(self, pilots: Sequence[Pilot]) -> str:
+    def _disagreement(self, pilots: Sequence[PilotRun]) -> str:
         """In what the pilots disagree about the target; "" if they agree or one has no run."""
         runs = [pilot.run for pilot in pilots if pilot.run is not None]
         if len(runs) < 2:
@@ -203,7 +210,7 @@ class _Contest:
         entries = [entry_name(index, None) for index in np.ndindex(*shape)]
         return "; ".join(disagreements(seen, ["the log-probability", *entries]))
 
-    def _summary(self, pilot: Pilot) -> ChainSummary:
+    def _summary(self, pilot: PilotRun) -> ChainSummary:
         assert pilot.run is not None
         result = pilot.run.result
         log_prob = result.log_prob.double()
@@ -217,7 +224,7 @@ class _Contest:
             effective,
         )  # fmt: skip
 
-    def _try_tempering(self, best: Pilot, allowed: Allowance, apart: bool) -> Pilot:
+    def _try_tempering(self, best: PilotRun, allowed: Allowance, apart: bool) -> PilotRun:
         """The tempered sampler where it is better, or agrees with itself where others disagree."""
         tempered = Tempered(best.sampler, learn_base=True)
         if why_unsupported(tempered, self.model):
