@@ -35,6 +35,7 @@ from latticework.samplers.tempered import Tempered
 
 BINARY = (GraphForm, LatticeForm, PairForm, RBMForm)
 POTTS = (PottsLatticeForm, PottsPairForm)
+FIELDS = (GraphForm, PairForm, PottsGraphForm, *POTTS)
 SWEPT = (PottsLatticeForm, PottsGraphForm)
 CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
@@ -43,10 +44,9 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
     ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
-    ((DLMC, DLMCf, DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
+    ((ACS, DMALA, DULA), FIELDS, "all_sites.AllSitesTwin"),
+    ((DLMC, DLMCf), (GraphForm, PairForm), "all_sites.AllSitesTwin"),
     ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
-    ((DMALA, DULA), (PairForm,), "langevin_pair.LangevinPairTwin"),
-    ((DMALA, DULA), POTTS, "langevin_potts.LangevinPottsTwin"),
     ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
