@@ -16,6 +16,7 @@ from torch import Tensor
 
 from latticework.models.forms import (
     GraphForm,
+    LatticeForm,
     PairForm,
     PottsGraphForm,
     PottsLatticeForm,
@@ -24,6 +25,17 @@ from latticework.models.forms import (
 from latticework.models.matmul import affine
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive
 from latticework.samplers.compiled.running_sums import leave
+from latticework.samplers.compiled.sites import other
+
+
+class LatticeCounts(NamedTuple):
+    """Binary sites of a lattice, whose fields are the numbers of their neighbours at 1."""
+
+    starts: NDArray[np.int64]  # [sites + 1], as in GraphForm
+    neighbours: NDArray[np.int32]
+    kind: NDArray[np.int32]  # [sites]
+    odds: NDArray[np.float64]  # [kinds, most neighbours + 1], as in LatticeForm
+    weights: NDArray[np.float64]  # [kinds, most neighbours + 1, values], exp(gain of a flip / 2)
 
 
 class PottsLists(NamedTuple):
@@ -43,28 +55,37 @@ class PottsMatrix(NamedTuple):
     bias: NDArray[np.float32]  # [q, sites]
 
 
-PairwiseForm = GraphForm | PairForm | PottsLists | PottsMatrix
-LISTED, ONE_HOT = (GraphForm, PottsLists), (PottsLists, PottsMatrix)
-PAIRWISE = (GraphForm, PairForm, PottsLists, PottsMatrix)
+PairwiseForm = GraphForm | LatticeCounts | PairForm | PottsLists | PottsMatrix
+PAIRWISE = (GraphForm, LatticeCounts, PairForm, PottsLists, PottsMatrix)
+LISTED, ONE_HOT = (GraphForm, LatticeCounts, PottsLists), (PottsLists, PottsMatrix)
 
 
 def pairwise(form: Any) -> PairwiseForm:
     """The form as the functions of this module read it."""
     if isinstance(form, GraphForm | PairForm):
         return form
+    if isinstance(form, LatticeForm):
+        with np.errstate(over="ignore"):  # entries that no site has may overflow
+            weights = np.exp(np.stack((form.odds, -form.odds), -1) / 2)
+        return LatticeCounts(*lists_of(form), form.kind, form.odds, weights)
     bias = np.ascontiguousarray(form.bias.T)
     if isinstance(form, PottsGraphForm):
         return PottsLists(form.starts, form.neighbours, form.coupling, bias, True)
     if isinstance(form, PottsLatticeForm):
-        exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
-        starts = np.concatenate(([0], np.cumsum(form.degree)))
-        neighbours = form.neighbours[exists]
+        starts, neighbours = lists_of(form)
         coupling = np.full(len(neighbours), form.coupling, np.float32)
         return PottsLists(starts, neighbours, coupling, bias, False)
     assert isinstance(form, PottsPairForm)
     sites, q = form.bias.shape
     blocks = form.coupling.reshape(sites, q, sites, q).transpose(1, 0, 3, 2)
     return PottsMatrix(np.ascontiguousarray(blocks).reshape(q * sites, -1), bias)
+
+
+def lists_of(form: LatticeForm | PottsLatticeForm) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The neighbours of a lattice's sites as those of a graph: starts, and neighbours."""
+    exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
+    starts = np.concatenate(([0], np.cumsum(form.degree, dtype=np.int64)))
+    return starts, form.neighbours[exists]
 
 
 def numbers_of(x: Tensor) -> Tensor:
@@ -116,6 +137,11 @@ def gain(form, values, fields, i, new):
     raise NotImplementedError
 
 
+def target(form, values, m):
+    """The site and the new value of move `m`. A one-hot site has one for each of its values."""
+    raise NotImplementedError
+
+
 def put(form, x, values, i, new):
     """Set a site's value, and `x` if that is one-hot."""
     raise NotImplementedError
@@ -145,6 +171,31 @@ def graph_add_change(form, fields, i, old, new):
 
 def graph_gain(form, values, fields, i, new):
     return np.float32(fields[i]) * (new - values[i])
+
+
+def flip_target(form, values, m):
+    return m, np.float32(1) - values[m]
+
+
+# Binary sites of a lattice.
+
+
+def count_renew(form, values, fields):
+    for i in range(values.shape[0]):
+        count = np.float32(0)
+        for k in range(form.starts[i], form.starts[i + 1]):
+            count += values[form.neighbours[k]]
+        fields[i] = count
+
+
+def count_add_change(form, fields, i, old, new):
+    step, i = new - old, np.uint64(i)
+    for k in range(np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])):
+        fields[form.neighbours[k]] += step
+
+
+def count_gain(form, values, fields, i, new):
+    return form.odds[form.kind[i], np.int64(fields[i])] * (new - values[i])
 
 
 # Binary sites with a dense coupling.
@@ -182,6 +233,10 @@ def pair_add_changes(form, fields, sites, old, new):
 
 def pair_gain(form, values, fields, i, new):
     return fields[i] * (new - values[i])
+
+
+def pair_target(form, values, m):
+    return m, other(values[m], form.low, form.high)
 
 
 # One-hot sites with listed neighbours.
@@ -233,6 +288,11 @@ def one_hot_gain(form, values, fields, i, new):
     return np.float32(fields[new * sites + i] - fields[values[i] * sites + i])
 
 
+def one_hot_target(form, values, m):
+    q = form.bias.shape[0]
+    return m // q, np.int32(m % q)
+
+
 def one_hot_put(form, x, values, i, new):
     q = form.bias.shape[0]
     x[i * q + values[i]] = 0
@@ -259,13 +319,21 @@ def add_each_change(form, fields, sites, old, new):
         add_change(form, fields, sites[f], old[f], new[f])
 
 
-RENEW = (graph_renew, pair_renew, lists_renew, matrix_renew)
-ADD_CHANGE = (graph_add_change, pair_add_change, lists_add_change, matrix_add_change)
+RENEW = (graph_renew, count_renew, pair_renew, lists_renew, matrix_renew)
+ADD_CHANGE = (
+    graph_add_change,
+    count_add_change,
+    pair_add_change,
+    lists_add_change,
+    matrix_add_change,
+)
 primitive(renew, dict(zip(PAIRWISE, RENEW, strict=True)), makes_arrays=True)
 primitive(add_change, dict(zip(PAIRWISE, ADD_CHANGE, strict=True)))
 primitive(add_changes, dict.fromkeys(PAIRWISE, add_each_change) | {PairForm: pair_add_changes})
-GAIN = {GraphForm: graph_gain, PairForm: pair_gain}
+GAIN = {GraphForm: graph_gain, LatticeCounts: count_gain, PairForm: pair_gain}
 primitive(gain, dict.fromkeys(PAIRWISE, one_hot_gain) | GAIN)
+TARGET = dict.fromkeys(PAIRWISE, flip_target) | {PairForm: pair_target}
+primitive(target, TARGET | dict.fromkeys(ONE_HOT, one_hot_target))
 primitive(put, dict.fromkeys(PAIRWISE, binary_put) | dict.fromkeys(ONE_HOT, one_hot_put))
 LEAVE = dict.fromkeys(PAIRWISE, binary_leave) | dict.fromkeys(ONE_HOT, one_hot_leave)
 primitive(leave_value, LEAVE)
