@@ -43,7 +43,7 @@ from latticework.samplers.compiled.jit import (
 )
 
 GROUP = 16  # moves of a block where the coupling is dense
-LEAST_SUM, MOST_SUM = 1e-200, 1e200  # of weights; beyond it they are computed relative to a `top`
+LEAST_SUM, MOST_SUM = 1e-200, 1e200  # sums of weights; beyond them, weights follow a `top`
 
 
 class MovesState(NamedTuple):
