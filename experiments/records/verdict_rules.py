@@ -23,8 +23,8 @@ import pandas as pd
 LEVEL = 1e-3  # probability that a right run of known MCSEs is called wrong
 LARGEST_SHARE = 0.2  # sds of the target
 MIN_ESS = 400
-MANY_CHAINS = 32  # from which a test over chains can see a drift
-MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # of all chains, and of each: fewer are not judged
+MANY_CHAINS = 32  # chains from which a test over chains can see a drift
+MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # draws of all chains, and of each: fewer are not judged
 CHOOSING = (
     "ising16_crit",
     "potts3_8",
@@ -68,7 +68,7 @@ class VerdictRule:
     pairs: bool = False  # R-hat and ESS of products of pairs too
     moves: bool = False  # every chain has moved
     drift: float = 0.0  # smallest p-value of the test for a drift, with many chains
-    entries: int = 0  # of the rarer value of a site, at least
+    entries: int = 0  # entries of the rarer value of a site, at least
 
     def accepts(self, rows: pd.DataFrame) -> pd.Series:
         """Whether each run is converged."""
