@@ -109,6 +109,7 @@ class SampleResult:
     labels: tuple[tuple[str, ...], ...] | None = None  # labels of the values of each site
     caveat: str = ""  # why these draws cannot show whether the chains have converged
     model: EnergyModel | None = None  # the target; None where a file was loaded
+    choice: Any = None  # how `sampler="auto"` chose: `sampling.tuning.auto.SamplerChoice`
     stopped: str = ""  # why the run ended before its last step, and after how many
     run: Any = field(default=None, repr=False)  # the chains where they are, of this process
 
@@ -436,14 +437,14 @@ def function_values(
     states = draws.flatten(0, 1)
     for name, function in of.items():
         with torch.no_grad():
-            found = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
-        for value, batch in zip(found, states.split(DRAWS_AT_ONCE), strict=True):
+            batches = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
+        for value, batch in zip(batches, states.split(DRAWS_AT_ONCE), strict=True):
             if value.shape[:1] != batch.shape[:1]:
                 raise ValueError(
                     f"{name} must map states {list(batch.shape)} to [{len(batch)}] or "
                     f"[{len(batch)}, ...], got {list(value.shape)}"
                 )
-        values = torch.cat(found)
+        values = torch.cat(batches)
         if not values.isfinite().all():
             raise ValueError(f"{name} must be finite at every draw, got NaN or infinity")
         names += [

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,6 +14,7 @@ from latticework.models.domains import Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import Adaptation, AdaptationResult, by_level
+from latticework.sampling.budget import Allowance
 from latticework.sampling.devices import on_threads, synchronise
 from latticework.sampling.draw_loop import DrawLoop, start_draws
 from latticework.sampling.drawing import MeteredKernel
@@ -33,6 +34,9 @@ from latticework.sampling.sampling_run import SamplingRun, read_budget, require_
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import as_model, check_target
 
+if TYPE_CHECKING:
+    from latticework.sampling.tuning.auto import SamplerChoice
+
 
 class ConvergenceWarning(UserWarning):
     """Draws that have not converged, or that cannot show whether they have."""
@@ -46,7 +50,7 @@ NEEDS_BURN_IN = (
 
 def sample(
     target: EnergyModel | nn.Module | Callable[[Tensor], Tensor],
-    sampler: Sampler | str,
+    sampler: Sampler | str = "auto",
     *,
     domain: Domain | None = None,
     sites: int | None = None,
@@ -79,7 +83,9 @@ def sample(
         target: the unnormalised log-probability: a function or an `nn.Module` that maps states
             `[chains, *domain.shape]` to `[chains]`, or an `EnergyModel`, which has a domain.
         sampler: a sampler, or its name in `samplers.NAMES`, with its defaults or other values:
-            `"gwg(flips=2)"`.
+            `"gwg(flips=2)"`. Without it, at most five samplers that suit the target are tried, in a
+            fifth of the budget or of the run's time, and the best makes all draws
+            (`sampling.tuning.auto`); the result's `choice` has their rates and the cost.
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
@@ -136,14 +142,20 @@ def sample(
             cannot be compiled for engine="fused".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
-    began = time.perf_counter()
-    allowed = read_budget(budget, until)
-    sampler, rule = sampler_of(sampler), None if adapt is None else rule_of(adapt)
+    began, allowed = time.perf_counter(), read_budget(budget, until)
     model = as_model(target, domain=domain, sites=sites, values=values)
     named = _names_of_sites(names, model)
     require_steps(steps, burn_in, thin)
     require_count(threads=threads)
     require_start(start, x)
+    rule, choice = None if adapt is None else rule_of(adapt), None
+    if sampler == "auto":
+        with on_threads(threads):
+            choice = _choose_sampler(
+                model, x, chains, rule, device, engine, seed, steps + burn_in, allowed
+            )
+        sampler = choice.sampler
+    sampler = sampler_of(sampler)
     asked = Tempered(sampler, learn_base=True) if temper else sampler
     if rule is not None and (ladder := by_level(rule, asked)):
         asked, rule = ladder, None
@@ -165,7 +177,6 @@ def sample(
         require_reachable(until, caveat, len(x))
         if diagnose and caveat:
             _warn_caller(caveat)
-
         kernels = MeteredKernel(model, count, x, steps + burn_in)
         chosen, adaptation = _adapt_sampler(
             kernels,
@@ -177,9 +188,8 @@ def sample(
             annealed=start == "annealed",
             temper=temper,
         )
-        began_draws = time.perf_counter()
         draws = start_draws(kernels, chosen.x, rng, burn_in, thin)
-        seconds = chosen.seconds + time.perf_counter() - began_draws
+        seconds = time.perf_counter() - chosen.began - chosen.compiling
     about = {
         "compile_seconds": kernels.seconds,
         "sampler": chosen.sampler,
@@ -190,7 +200,11 @@ def sample(
         "caveat": caveat,
         "labels": label_texts(model),
         "model": model,
+        "choice": choice,
     }
+    if choice is not None:
+        count.evaluations += choice.evaluations
+        seconds += choice.seconds
     loop = DrawLoop(kernels, draws, store, precision, thin, count.evaluations)
     run = SamplingRun(loop, about, seconds, threads, diagnose)
     result = run.go_on(steps, goal=until, budget=allowed, began=began, progress=progress)
@@ -202,12 +216,44 @@ def sample(
     return result
 
 
+def _choose_sampler(
+    model: EnergyModel,
+    x: Tensor | None,
+    chains: int | None,
+    rule: Adaptation | None,
+    device: torch.device | str,
+    engine: Engine,
+    seed: int,
+    steps: int,
+    budget: Allowance | None,
+) -> "SamplerChoice":
+    """The sampler that pilots choose. Raises ValueError where they cannot.
+
+    Its pilots are seeded by other numbers than the draws.
+    """
+    # This module samples by pilots, so it is imported when it is needed.
+    from latticework.sampling.tuning.auto import choose_sampler
+
+    if rule is not None:
+        raise ValueError("adapt needs a sampler by name; without one, scales are chosen anyway")
+    if seed_generator(device, seed)[0].type != "cpu":
+        raise ValueError("a sampler is chosen on the CPU; name one for another device")
+    number = count_chains(model, x, chains)
+    check_target(
+        model, draw_possible(model, number, Generator().manual_seed(seed)) if x is None else x
+    )
+    return choose_sampler(
+        model, x=x, chains=number, steps=steps, budget=budget, engine=engine, seed=seed % 2**31 + 1
+    )
+
+
 class Chosen(NamedTuple):
     """The sampler that makes the draws, and where its chains are."""
 
     sampler: Sampler
     x: Tensor
-    seconds: float  # without those of compilation
+    began: float  # the time from which seconds count
+    compiling: float  # seconds of compilation since then
 
 
 def _adapt_sampler(
@@ -233,8 +279,7 @@ def _adapt_sampler(
         if temper:
             sampler = Tempered(sampler, learn_base=True)
         kernels.serve(sampler, engine)
-    seconds = time.perf_counter() - began - (kernels.seconds - compiled)
-    return Chosen(sampler, x, seconds), adaptation
+    return Chosen(sampler, x, began, kernels.seconds - compiled), adaptation
 
 
 def _names_of_sites(names: Iterable[str] | None, model: EnergyModel) -> tuple[str, ...] | None:

@@ -45,7 +45,7 @@ def describe_equal_starts(x: Tensor) -> str:
 
 
 class Store(Protocol):
-    """What is kept of draws, in memory or in a file."""
+    """Draws as they are kept, in memory or in a file."""
 
     @property
     def chains(self) -> int: ...

@@ -90,9 +90,9 @@ def content(run, memory):
     return repr(parts), (run.path / "metrics.csv").read_text()
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    run = begin(tmp_path_factory.mktemp("whole") / "run")
+def content_of_whole_run(folder):
+    """The content of a run in `folder` that nothing broke off."""
+    run = begin(folder / "run")
     return content(run, work(run))
 
 

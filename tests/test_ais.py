@@ -27,7 +27,7 @@ from latticework.sampling.annealing import (
     geometric,
     linear,
     sigmoid,
-    start,
+    start_annealing,
 )
 from latticework.sampling.checking.host_reads import NoHostReads
 
@@ -85,7 +85,7 @@ def test_what_is_wrong_does_not_meet_it(move, kernel):
     """Control of the test above, at the same budget."""
     path, rng, betas = path_of("binary"), seeded(), linear(6)
     with torch.no_grad():
-        annealing = start(kernel, path, path.draw(6000, rng), betas)
+        annealing = start_annealing(kernel, path, path.draw(6000, rng), betas)
         for _ in range(6):
             annealing = move(annealing, kernel, path, betas, rng)
     found = estimate_log_normaliser(annealing.log_weight, rng)
@@ -123,7 +123,7 @@ def test_cached_values_are_those_of_an_evaluation(kernel, chains):
 def test_nothing_is_read_on_the_host(kernel, kind):
     path, rng, betas = path_of("rbm", kind), seeded(), linear(5)
     with torch.no_grad():
-        annealing = start(kernel, path, path.draw(10, rng), betas)
+        annealing = start_annealing(kernel, path, path.draw(10, rng), betas)
         annealing = advance(annealing, kernel, path, betas, rng)
         with NoHostReads():
             annealing = advance(annealing, kernel, path, betas, rng)

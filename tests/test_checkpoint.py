@@ -16,6 +16,7 @@ from checkpointed_work import (
     One,
     begin,
     content,
+    content_of_whole_run,
     crashed,
     files,
     work,
@@ -26,6 +27,11 @@ from latticework.experiments.runs import run as runs
 from latticework.experiments.runs.run import Run
 from latticework.sampling import clock
 from latticework.sampling.clock import Clock
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return content_of_whole_run(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("at", [1, 2, 6, 7, 12])

@@ -5,12 +5,26 @@ import csv
 import numpy as np
 import pytest
 import torch
-from checkpointed_work import CONFIG, One, begin, content, crashed, files, work
+from checkpointed_work import (
+    CONFIG,
+    One,
+    begin,
+    content,
+    content_of_whole_run,
+    crashed,
+    files,
+    work,
+)
 from kills import cut_short, flip_a_byte
 
 from latticework.experiments.runs.environment import input_checksums
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.sampling.loop_state import from_checkpoint, to_checkpoint
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return content_of_whole_run(tmp_path_factory.mktemp("whole"))
 
 
 def half_a_row(path):

@@ -98,14 +98,14 @@ def model_of(work: Workload) -> "EnergyModel":
     return Lattice(work.sizes, COUPLING, BIAS)
 
 
-def sampler_of(work: Workload) -> "Sampler":
+def sampler_of_workload(work: Workload) -> "Sampler":
     from latticework.sampling.naming import parse_sampler
 
     sizes = {"step_size": STEP_SIZES[work.sampler]} if work.sampler in STEP_SIZES else {}
     return parse_sampler(NAMES.get(work.sampler, work.sampler), sizes)
 
 
-def start(work: Workload) -> "Tensor":
+def start_states(work: Workload) -> "Tensor":
     """Uniform states, the same for all contenders."""
     from torch import Generator
 
@@ -119,10 +119,10 @@ class Eager:
         import torch
 
         torch.set_num_threads(threads)
-        self.model, self.sampler = model_of(work), sampler_of(work)
+        self.model, self.sampler = model_of(work), sampler_of_workload(work)
         self.rng = torch.Generator().manual_seed(SEED)
         with torch.no_grad():
-            self.state: Any = self.sampler.init(start(work), self.model)
+            self.state: Any = self.sampler.init(start_states(work), self.model)
 
     def burst(self, steps: int) -> None:
         import torch
@@ -143,10 +143,12 @@ class Compiled(Eager):
 
         super().__init__(work, threads)
         try:
-            self.kernel: Any = select_kernel(self.sampler, self.model, engine, x=start(work))[0]
+            self.kernel: Any = select_kernel(
+                self.sampler, self.model, engine, x=start_states(work)
+            )[0]
         except NotCompiledError as error:
             raise DeclinedError(str(error)) from error
-        self.state = self.kernel.init(start(work), self.model)
+        self.state = self.kernel.init(start_states(work), self.model)
 
     def burst(self, steps: int) -> None:
         import torch
@@ -196,7 +198,7 @@ class Plain:
             "dula": plain.dula,
             "dmala": plain.dmala,
         }
-        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start(work)
+        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start_states(work)
 
     def burst(self, steps: int) -> None:
         for _ in range(steps):
@@ -211,7 +213,7 @@ def _numba(work: Workload, threads: int) -> BenchChains:
 
     rows, columns = work.sizes
     alpha = STEP_SIZES.get(work.sampler, 1.0)
-    x = start(work).numpy()
+    x = start_states(work).numpy()
     return Lattices(work.sampler, x, (rows, columns), _colours(work), COUPLING, BIAS, alpha, SEED)
 
 
@@ -234,20 +236,20 @@ def _jax(work: Workload, threads: int) -> BenchChains:
     else:
         rows, columns = work.sizes
         kernel = lattice(work.sampler, (rows, columns), COUPLING, BIAS, alpha)
-    return Scan(kernel, start(work).numpy(), SEED)
+    return Scan(kernel, start_states(work).numpy(), SEED)
 
 
 def _thrml(work: Workload, threads: int, library: str) -> BenchChains:
     from workshop.peers.thrml_sweep import Sweeps
 
     edges, weights, biases = edges_of(work)
-    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
+    return Sweeps(start_states(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
 
 
 def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> BenchChains:
     """Chains on the graph of `work` by `workshop.peers.<library>_sweeps`."""
     peer = import_module(f"workshop.peers.{library}_sweeps")
-    return peer.Sweeps(start(work).numpy(), *edges_of(work), *rule, SEED)
+    return peer.Sweeps(start_states(work).numpy(), *edges_of(work), *rule, SEED)
 
 
 def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:

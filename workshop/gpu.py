@@ -32,7 +32,7 @@ from latticework.samplers.langevin import DMALA
 from latticework.sampling.chain import capture, deep_copy, make_block
 from latticework.sampling.clock import Clock
 from latticework.sampling.devices import find_device
-from workshop.bench_contenders import model_of, sampler_of
+from workshop.bench_contenders import model_of, sampler_of_workload
 from workshop.bench_workloads import Workload
 
 TURNS, BURST = 5, 0.3  # and about as many seconds a turn
@@ -99,7 +99,7 @@ def chains(work: Workload) -> dict[str, Any]:
     """Steps a second of all chains together, eager and captured, and the peak of memory."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    model, sampler = model_of(work).cuda(), sampler_of(work)
+    model, sampler = model_of(work).cuda(), sampler_of_workload(work)
     rng = Generator("cuda").manual_seed(0)
     with torch.no_grad():
         state = sampler.init(model.domain.uniform(work.chains, rng), model)

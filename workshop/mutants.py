@@ -38,11 +38,11 @@ LEFT_OUT = (
 TESTS = {
     "samplers/compiled": "kernel* same_law compiled* rare rates",  # only if named
     "samplers": "kernels kernel_rules validity extended relaxed rates large rare start",
-    "models": "models exact large rare domain rates bayes_net infilling products regression"
-    " resnet ais",
+    "models": "models model_definitions forbidding_models exact large rare domain rates bayes_net"
+    " infilling products regression resnet ais ais_task paths",
     "sampling": "metrics diagnostics exact chain sample* starts adaptation engine validity",
     "experiments/tasks/measures": "metrics isl theory text regression validity",
-    "sampling/checking": "check kernels extended theory",
+    "sampling/checking": "check* kernels kernel_rules extended theory",
 }
 # For samplers: their cases that name a file's class.
 BY_CLASS = {"test_kernels", "test_kernel_rules", "test_validity"}

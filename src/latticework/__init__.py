@@ -9,7 +9,12 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from latticework.moved import MovedModules as _MovedModules
-from latticework.public_names import read_public_names as _read_public_names
+from latticework.public_names import (
+    read_public_names as _read_public_names,
+)
+from latticework.public_names import (
+    read_version as _read_version,
+)
 
 _MODULES = _read_public_names()
 _sys.meta_path.append(_MovedModules())
@@ -24,6 +29,8 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> _Any:
     """Import the public `name` from its module; later uses find it here."""
+    if name == "__version__":
+        return _read_version()
     if name == "PTDMALA":  # which warns when it is called
         return getattr(_import_module("latticework.moved_samplers"), name)
     if name in _MOVED:

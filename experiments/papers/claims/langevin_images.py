@@ -19,7 +19,7 @@ TRIAL_BETAS = "task.trial_steps"  # betas of the trials by which a run chooses i
 NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 
-def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
+def judge_table1(records: list[Record], data: str, chosen: str = "") -> Finding:
     """On the images `data`, the model learned with DMALA has the highest test log-likelihood.
 
     Judged by both bounds on log Z: the claim needs DMALA's lower bound on the log-likelihood to

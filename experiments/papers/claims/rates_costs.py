@@ -55,7 +55,7 @@ def _samples_to(record: Record, level: float) -> tuple[float, bool]:
     return float(np.exp(np.interp(level, isl[around], np.log(steps[around])))), True
 
 
-def cost(records: list[Record]) -> Finding:
+def judge_cost(records: list[Record]) -> Finding:
     """At equal k, a sample of rates-FPCD costs about 2 (USPS) and 7 (MNIST) times one of Gibbs."""
     margins, shown = [], []
     factor = thresholds.SAMPLE_COST.value()

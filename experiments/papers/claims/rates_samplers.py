@@ -17,7 +17,7 @@ GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates
 PAPER_SAMPLE_COUNT = 100  # samples: "100 samples from rates-FPCD"
 FIRST, EARLY = (2, 9), (10, 100)  # samples; the first one of a curve is near the start
 AHEAD = ((FPCD, SP), (HERDING, SP), (FPCD, GIBBS), (HERDING, GIBBS))
-MIN_KINDS = 3  # of trained models, to say "regardless of the trained model"
+MIN_KINDS = 3  # kinds of trained models, to say "regardless of the trained model"
 LAST = "ISL of the test rows under all samples"
 SAMPLES = "ISL of {} samples"
 

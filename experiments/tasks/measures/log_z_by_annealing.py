@@ -55,7 +55,7 @@ def by_annealing(
     )
     counted = path(count.model, log_odds(data)).with_soft_zeros().to(run.device)
     x = annealed.draw(budget.chains, run.rng("cost"))
-    chains = annealing.start(kernel, counted, x, ladder)
+    chains = annealing.start_annealing(kernel, counted, x, ladder)
     count.evaluations = 0.0
     annealing.advance(chains, kernel, counted, ladder, run.rng("cost"), runs)
     each = count.evaluations or float(budget.chains)
