@@ -121,7 +121,7 @@ def draw_thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     """Wrong ones of the converged against refused ones of the right, as the R-hat limit moves."""
     rows = collect_rows(records, half)
     used = verdict_rules.RULES[verdict_rules.IN_USE]
-    fixed = replace(used, by_chains=False)
+    fixed = replace(used, by_chains=0.0)
     curves = [
         ("R-hat alone", lambda excess: VerdictRule(r_hat=excess, ess=0)),
         ("R-hat and ESS 400", lambda excess: VerdictRule(r_hat=excess)),

@@ -23,8 +23,8 @@ import pandas as pd
 LEVEL = 1e-3  # probability that a right run of known MCSEs is called wrong
 LARGEST_SHARE = 0.2  # sds of the target
 MIN_ESS = 400
-MANY_CHAINS = 32  # from which a test over chains can see a drift
-MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # of all chains, and of each: fewer are not judged
+MANY_CHAINS = 32  # chains from which a test over chains can see a drift
+MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # draws of all chains, and of each: fewer are not judged
 CHOOSING = (
     "ising16_crit",
     "potts3_8",
@@ -59,22 +59,22 @@ KINDS = ("energy", "sites", "pairs", "moments")
 
 @dataclass(frozen=True)
 class VerdictRule:
-    """When a run is called converged. Its R-hat may exceed 1 by `r_hat` and by chains / `ess`."""
+    """When a run is called converged."""
 
     r_hat: float = 0.01  # largest excess over 1, if that does not depend on the chains
-    by_chains: bool = False  # the largest excess is chains / 400, and at most 0.2
+    by_chains: float = 0.0  # largest excess for each chain, and at most 0.2, in place of `r_hat`
     ess: float = MIN_ESS  # smallest ESS
     ratio: float = np.inf  # largest ESS of a draw
     pairs: bool = False  # R-hat and ESS of products of pairs too
     moves: bool = False  # every chain has moved
     drift: float = 0.0  # smallest p-value of the test for a drift, with many chains
-    entries: int = 0  # of the rarer value of a site, at least
+    entries: int = 0  # entries of the rarer value of a site, at least
 
     def accepts(self, rows: pd.DataFrame) -> pd.Series:
         """Whether each run is converged."""
-        excess = rows["chains"].div(MIN_ESS).clip(upper=0.2)
+        excess = rows["chains"].mul(self.by_chains).clip(upper=0.2)
         if not self.by_chains:
-            excess = excess.mul(0).add(self.r_hat)
+            excess = excess.add(self.r_hat)
         number = rows["chains"] * rows["draws"]
         good = is_judged(rows)
         for kind in KINDS[: 3 if self.pairs else 2]:
@@ -88,7 +88,7 @@ class VerdictRule:
         return good & (rows["entries"] >= self.entries)
 
 
-BY_CHAINS = VerdictRule(by_chains=True, ratio=2, moves=True)
+BY_CHAINS = VerdictRule(by_chains=1 / MIN_ESS, ratio=2, moves=True)
 RULES: Mapping[str, VerdictRule] = {
     "R-hat 1.01, ESS 400": VerdictRule(),  # Vehtari et al. 2021
     "R-hat by chains": BY_CHAINS,
@@ -99,6 +99,12 @@ RULES: Mapping[str, VerdictRule] = {
     "+ drift, 10 entries": replace(BY_CHAINS, drift=0.01, entries=10),
     "+ pairs, drift, 10 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=10),
     "+ pairs, drift, 20 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=20),
+    "R-hat by chains, 1.5 times, pairs, drift": replace(
+        BY_CHAINS, by_chains=1.5 / MIN_ESS, pairs=True, drift=0.01
+    ),
+    "R-hat by chains, 2 times, pairs, drift": replace(
+        BY_CHAINS, by_chains=2 / MIN_ESS, pairs=True, drift=0.01
+    ),
     "R-hat 1.01, all of these": VerdictRule(
         ratio=2, moves=True, pairs=True, drift=0.01, entries=10
     ),

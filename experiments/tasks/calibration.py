@@ -24,7 +24,7 @@ from latticework.sampling.comparisons import require_same_domain
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import sample
 
-BURN_IN = 0.25  # steps, as a share of the draws that follow
+BURN_IN = 0.25  # share of the draws that follow
 
 
 def calibrate(
