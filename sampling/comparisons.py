@@ -44,7 +44,7 @@ def judge_by_reference(result: "SampleResult", reference: KnownTarget) -> Conver
     table = reference.compare(result).drop(index="log Z", errors="ignore")
     error, mcse = table["error"].abs().to_numpy(), table["mcse"].to_numpy().copy()
     known = np.nan_to_num(reference.moments["energy"].error)  # a standard error of the truth itself
-    mcse[0], limit = np.hypot(mcse[0], known), _limit(len(table))
+    mcse[0], limit = np.hypot(mcse[0], known), _allowed_mcses(len(table))
     z = np.divide(error, mcse, where=mcse > 0, out=np.zeros(len(error)))
     share = error / _sds(result, reference, table["truth"].to_numpy())
     share[np.isnan(share)] = 0  # constant in all draws, and right
@@ -86,17 +86,17 @@ def compare_results(one: "SampleResult", other: "SampleResult") -> Agreement:
         raise ValueError(
             f"results of one target are compared, got domains {one.domain} and {other.domain}"
         )
-    (mean, mcse), (other_mean, other_mcse) = _means(one), _means(other)
+    (mean, mcse), (other_mean, other_mcse) = _means_and_errors(one), _means_and_errors(other)
     difference, error = np.abs(mean - other_mean), np.hypot(mcse, other_mcse)
     rounding = 1e-5 * np.maximum(1, np.abs(mean))
     z = np.divide(difference, error, where=error > 0, out=np.full(len(error), np.inf))
     z[difference <= rounding] = 0
-    limit, place = _limit(len(z)), int(z.argmax())
+    limit, place = _allowed_mcses(len(z)), int(z.argmax())
     means = (
         f"{mean[place]:.4g} ± {mcse[place]:.2g} and {other_mean[place]:.4g} ± "
         f"{other_mcse[place]:.2g}"
     )
-    name = _name(one, place)
+    name = _quantity_name(one, place)
     if z[place] > limit:
         return Agreement(
             False, f"disagree: the mean of {name} is {means}, {z[place]:.1f} MCSEs apart"
@@ -104,14 +104,14 @@ def compare_results(one: "SampleResult", other: "SampleResult") -> Agreement:
     return Agreement(True, f"agree: of {len(z)} means, {name} differs most, {means}")
 
 
-def _limit(count: int) -> float:
+def _allowed_mcses(count: int) -> float:
     """MCSEs by which the largest of `count` errors may be off."""
     from scipy.stats import norm
 
     return float(norm.isf(LEVEL / 2 / count))
 
 
-def _means(result: "SampleResult") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _means_and_errors(result: "SampleResult") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means and errors of the log-probability, the entries and the pairs.
 
     A chain that keeps a value of its own is one draw of it: the error is that over chains.
@@ -131,16 +131,16 @@ def _means(result: "SampleResult") -> tuple[NDArray[np.float64], NDArray[np.floa
     return measured["mean"], error
 
 
-def _name(result: "SampleResult", place: int) -> str:
-    """The name of a quantity of `_means`."""
+def _quantity_name(result: "SampleResult", place: int) -> str:
+    """The name of a quantity of `_means_and_errors`."""
     shape = tuple(result.draws.shape[2:])
     entries = int(np.prod(shape))
     if place == 0:
         return "the log-probability"
     if place <= entries:
         return entry_name(np.unravel_index(place - 1, shape), result.names, result.labels)
-    one, two = pair_products.select_pairs(shape[0])[place - 1 - entries]
-    return f"{entry_name((one,), result.names)} {entry_name((two,), result.names)}"
+    first, second = pair_products.select_pairs(shape[0])[place - 1 - entries]
+    return f"{entry_name((first,), result.names)} {entry_name((second,), result.names)}"
 
 
 def chains_off_reference(

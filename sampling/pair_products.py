@@ -22,15 +22,15 @@ def select_pairs(sites: int) -> NDArray[np.int64]:
     chosen = dict.fromkeys((int(site), int(site) + 1) for site in first)
     rng = np.random.default_rng(sites)
     while len(chosen) < MAX_PAIRS:
-        first_site, second_site = sorted(rng.choice(sites, 2, replace=False).tolist())
-        chosen[first_site, second_site] = None
+        low, high = sorted(rng.choice(sites, 2, replace=False).tolist())
+        chosen[low, high] = None
     return np.array(list(chosen))
 
 
 def multiply_pairs(draws: NDArray, pairs: NDArray[np.int64]) -> NDArray:
     """x_i x_j of each of `pairs` `[n, 2]` in `draws` `[chains, draws, *shape]`: `[..., n]`.
 
-    With one-hot sites it is 1 where both have one value.
+    Of one-hot sites it is 1 where both have one value.
     """
     product = draws[:, :, pairs[:, 0]] * draws[:, :, pairs[:, 1]]
     return product if product.ndim == 3 else product.sum(-1)

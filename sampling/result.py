@@ -179,9 +179,12 @@ class SampleResult:
     def converged(self) -> bool:
         """Whether R-hat is small enough and the bulk ESS at least 400 for every quantity.
 
-        R-hat may be 1 + chains / 400, and at most 1.2. False if a chain never moved, if draws
-        alternate (an ESS above twice the draws), or if there is a `caveat`. True does not say that
-        the chains have seen every mode: R-hat only compares what they have seen.
+        R-hat may be 1 + chains / 400, and at most 1.2. The quantities are the log-probability, the
+        entries of x and products of pairs of sites. False if a chain never moved, if draws
+        alternate (an ESS above twice the draws), if many chains drift, or if there is a `caveat`.
+        docs/calibration.md says how often this is wrong. True does not say that the chains have
+        seen every mode: no rule sees a mode that no chain visits. `agrees` compares with a run that
+        may have, such as a tempered one.
         """
         return self.verdict.converged
 

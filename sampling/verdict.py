@@ -161,11 +161,10 @@ def _name_pairs(
     pairs: NDArray[np.int64], one_hot: bool, site_names: Sequence[str] | None
 ) -> list[str]:
     """The names of products of pairs: `x[0] x[3]`, or `[x[0] = x[3]]` of one-hot sites."""
-    between = " = " if one_hot else " "
     texts = []
     for first, second in pairs:
-        text = f"{entry_name((first,), site_names)}{between}{entry_name((second,), site_names)}"
-        texts.append(f"[{text}]" if one_hot else text)
+        sites = entry_name((first,), site_names), entry_name((second,), site_names)
+        texts.append("[{} = {}]".format(*sites) if one_hot else "{} {}".format(*sites))
     return texts
 
 

@@ -83,7 +83,7 @@ def test_wrong_runs_and_unseen_modes():
     )
     assert verdict_rules.is_wrong(rows).all()
     assert verdict_rules.has_unseen_mode(rows).tolist() == [False, True, True, False]
-    rates = verdict_rules.rates(rows, verdict_rules.RULES["R-hat by chains"])
+    rates = verdict_rules.measure_rates(rows, verdict_rules.RULES["R-hat by chains"])
     assert (rates["wrong of converged"].hits, rates["less unseen modes"].hits) == (4, 2)
 
 
@@ -119,7 +119,7 @@ def test_tables_the_page_and_the_figure():
     assert held["10 round trips, chains converged"].endswith("1 of 2")
     assert held["20 round trips"] == "0 of 0"
     assert "90.0%" in calibration.intervals(records)["hold"].tolist()
-    assert len(calibration.thresholds(records).table) > 20
+    assert len(calibration.draw_thresholds(records).table) > 20
     with pytest.raises(LookupError, match="no record is of the choosing half"):
         calibration.rules(records[:1], "choosing")
     page = "".join(

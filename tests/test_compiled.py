@@ -43,6 +43,10 @@ def compiled() -> list:
     cases += [
         (sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG(), lw.DLMC(0.2))
     ]
+    dense, values = lw.erdos_renyi(300, 4, 0.15), lw.random_potts(90, 3, 1.0)
+    for model in (dense, values):  # too many fields for rows alone; large steps need products
+        cases += [(s, model, 5, 20, "together") for s in (lw.DMALA(0.2), lw.DULA(8.0))]
+    cases += [(lw.ACS(2.0, 0.2, 3), dense, 5, 20, "together")]
     potts = lw.GraphPotts(graph.edges, graph.weights, 3)
     cases += [
         (s, potts, chains, 20, f"potts graph of {chains}") for s in sweeps for chains in (1, 37)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from exactness import gibbs
+from block_laws import gibbs
 from targets import TARGETS
 
 import latticework as lw
@@ -11,7 +11,7 @@ from latticework.models.domains import Binary, Categorical, Mixed, Ordinal
 from latticework.sampling.checking.targets import Target
 from latticework.sampling.conditional_means import conditional_means
 from latticework.sampling.exact import distribution, exact
-from workshop.exact_efficiency import measure
+from workshop.exact_efficiency import measure_efficiency
 
 HAVE_VALUES = Binary | Categorical | Ordinal
 FINITE = [
@@ -118,7 +118,7 @@ def variance_ratios(target, kernel):
     ratios = []
     means = conditional_means(target.model, target.states[None])[0]
     for raw, sharper in zip(target.z.T, means.numpy().T, strict=True):
-        steps = measure(kernel, target.law, np.stack((raw, sharper), 1)).inefficiency
+        steps = measure_efficiency(kernel, target.law, np.stack((raw, sharper), 1)).inefficiency
         variances = [np.cov(h, aweights=target.law, ddof=0) for h in (raw, sharper)]
         ratios.append(steps[0] * variances[0] / (steps[1] * variances[1]))
     return np.array(ratios)

@@ -47,7 +47,6 @@ class Lazy(lw.DMALA):
         (lw.GibbsSweep(), lw.LatticePotts((2, 2), 257, 0.1), [], "257 values, as it holds at most"),
         (lw.GWG(2), lw.Lattice((3, 3), 0.1, 2000.0), [], "moves that change log pi by 4,002"),
         (lw.PAFS(), lw.Lattice((3, 3), 0.1, 2000.0), [], "holds at most 1,200"),
-        (lw.GWG(), lw.LatticePotts((3,), 2, -1.0, [0.0, -1199.0]), [], "log pi by 1,201"),
         (Lazy(0.3), LATTICE, [], "Lazy has no compiled kernel"),
         (lw.Gibbs(2), COLOURING, [], "blocks of a model with forbidden values"),
         (lw.LocallyBalanced(), COLOURING, [], "a model with forbidden values"),

@@ -177,6 +177,7 @@ SAMPLERS = {
     lw.LocallyBalanced: lw.LocallyBalanced(), lw.DULA: lw.DULA(0.4), lw.DMALA: lw.DMALA(0.4),
     lw.DLMC: lw.DLMC(0.5), lw.DLMCf: lw.DLMCf(0.5), lw.RandomWalk: lw.RandomWalk(),
     lw.BlockGibbs: lw.BlockGibbs(), lw.SwendsenWang: lw.SwendsenWang(),
+    lw.ACS: lw.ACS(2.0, 0.2, 3),
 }  # fmt: skip
 RARE = (lw.Gibbs, lw.HammingBall, lw.RandomWalk)  # a step seldom meets the hub
 OF_FORM = {

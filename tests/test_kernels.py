@@ -177,12 +177,12 @@ DUE = 1024  # steps between renewals, on average: the power of two above 64 * 12
 MODELS_WITH_MEMORY = {
     "pairs": (
         lw.erdos_renyi(MEMORY_SITES, 5, 0.37),
-        [*BLOCKS, *ONE_SITE, lw.GWG(4), lw.PAFS(3), lw.RandomWalk(2)],
+        [*BLOCKS, *ONE_SITE, lw.GWG(4), lw.PAFS(3), lw.RandomWalk(2), lw.DMALA(0.4)],
     ),
     "rbm": (scattered(lw.RBM(MEMORY_SITES, 7), std=0.5), [*BLOCKS, lw.RandomWalk(2)]),
     "potts": (
         lw.random_potts(MEMORY_SITES, 3, 1.0),
-        [lw.Gibbs(), lw.Gibbs(2, "random"), *ONE_SITE],
+        [lw.Gibbs(), lw.Gibbs(2, "random"), *ONE_SITE, lw.DMALA(0.4)],
     ),
 }
 REMEMBERING = [
@@ -198,7 +198,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
     x = model.domain.uniform(5, Generator().manual_seed(2))
     twin, rng = find_compiled_kernel(sampler, model), Generator().manual_seed(1)
     state = twin.at(x, model)
-    memory = getattr(state, "memory", getattr(state, "gradient", None))
+    memory = getattr(state, "memory", getattr(state, "fields", None))
     memory += 0.25
     assert not agrees(state, twin.at(state.x, model))
     state, _ = twin.advance(state, model, rng, 25 * DUE)
@@ -290,7 +290,7 @@ def test_no_word_is_read_twice(kernel):
     ("kernel", "old", "new"),
     [
         ("swendsen_wang", "fill(draws, keys[t], c, 1)", "fill(draws, keys[t], c, 0)"),
-        ("path_auxiliary", "unit(words[1])", "unit(words[0])"),
+        ("several_moves", "unit(words[1])", "unit(words[0])"),
         ("flip_lattice", "unit(words[2, now])", "unit(words[1, now])"),
     ],
 )

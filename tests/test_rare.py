@@ -20,10 +20,8 @@ from latticework.models.distributions import (
     bernoulli_mask,
     draw_categorical,
 )
+from latticework.samplers.compiled import all_binary, all_categorical
 from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
-from latticework.samplers.compiled.langevin_pair import propose
-from latticework.samplers.compiled.langevin_pair import weigh as weigh_flips
-from latticework.samplers.compiled.langevin_potts import weigh as weigh_values
 from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
 
@@ -167,15 +165,17 @@ def langevin(z):
     return x[0, 0]
 
 
-def pair(z):
+def flipped(z):
     one = np.ones(1, np.float32)
-    flip, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
-    weigh_flips(flip, 0 * one, np.float32(2 * z) * one, 0 * one, 0.0, 1.0)
-    propose(y, 0 * one, flip, np.full(1, WORD, np.uint32), 0.0, 1.0)
+    ratio, y, marks = 0 * one, 0 * one, np.zeros(8, np.uint8)
+    all_binary.weigh_steps(ratio, 0 * one, np.float32(z) * one, 0 * one, one[0], one[0])
+    words = np.full(1, WORD, np.uint32)
+    all_binary.draw_sites(y, marks, ratio, words, 0 * one, np.float32(0), one[0])
+    assert y[0] == marks[0]
     return y[0]
 
 
-@pytest.mark.parametrize("draw", [hidden, visible, langevin, pair])
+@pytest.mark.parametrize("draw", [hidden, visible, langevin, flipped])
 def test_rare_decisions_of_compiled_kernels(draw):
     """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
     assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]
@@ -191,7 +191,7 @@ def test_rare_values_of_compiled_potts_models(p, rare):
     fields = np.repeat(2 * np.log(law), sites).astype(np.float32)
     ladder, price = np.zeros(sites * q, np.int32), np.zeros(sites, np.float32)
     room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
-    weigh_values(ladder, fields, x, price, room, counts)
+    all_categorical.weigh(ladder, fields, x, price, np.float32(0.5), room, counts)
     words = np.diff([0, *ladder[: 2 * sites : sites], 2**31 - 1])
     assert abs(words[rare] - p * 2**31) < 1.5
 

@@ -15,6 +15,7 @@ from latticework.experiments.records import verdict_rules
 from latticework.experiments.records.record import Record, load_record
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+FIGURE = "calibration.png"
 TABLES: dict[str, Callable[..., pd.DataFrame]] = {
     "rules": calibration.rules,
     "targets": calibration.targets,
@@ -23,13 +24,13 @@ TABLES: dict[str, Callable[..., pd.DataFrame]] = {
 }
 
 
-def read_records(outputs: Path) -> list[Record]:
+def finished_records(outputs: Path) -> list[Record]:
     """The finished records at the paper's scale."""
     folders = sorted((outputs / "calibration" / "paper").glob("*/run.json"))
     return [load_record(file.parent) for file in folders]
 
 
-def describe(records: list[Record]) -> str:
+def describe_halves(records: list[Record]) -> str:
     """How many targets, samplers and runs each half has."""
     lines = []
     for half in ("choosing", "judging"):
@@ -49,7 +50,7 @@ def describe(records: list[Record]) -> str:
 
 def refresh(page: str, records: list[Record]) -> str:
     """The page with the tables of these records."""
-    page = replace_block(page, "runs", describe(records))
+    page = replace_block(page, "runs", describe_halves(records))
     for name, table in TABLES.items():
         parts = []
         for half in ("judging", "choosing"):
@@ -63,18 +64,24 @@ def refresh(page: str, records: list[Record]) -> str:
     return page
 
 
+def write_figure(records: list[Record], folder: Path) -> str:
+    """Draw the figure of the judging half, if it has runs; return the Markdown that shows it."""
+    try:
+        plot = calibration.draw_thresholds(records)
+    except LookupError:
+        return "The judging half has not been run."
+    plot.figure.savefig(folder / FIGURE, dpi=100)
+    return f"![Wrong runs against refused ones, as the limit of R-hat moves]({FIGURE})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("outputs", type=Path)
-    records = read_records(parser.parse_args().outputs)
+    records = finished_records(parser.parse_args().outputs)
     page = DOCS / "calibration.md"
-    page.write_text(refresh(page.read_text(encoding="utf-8"), records), encoding="utf-8")
-    try:
-        plot = calibration.thresholds(records)
-    except LookupError as error:
-        print(f"no figure: {error}")
-        return
-    plot.figure.savefig(DOCS / "calibration.png", dpi=100)
+    text = refresh(page.read_text(encoding="utf-8"), records)
+    text = replace_block(text, "thresholds", write_figure(records, DOCS))
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

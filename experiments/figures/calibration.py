@@ -10,7 +10,7 @@ import pandas as pd
 from latticework.experiments.figures import plot, style
 from latticework.experiments.records import grouping, verdict_rules
 from latticework.experiments.records.record import Record
-from latticework.experiments.records.verdict_rules import Rule, Share
+from latticework.experiments.records.verdict_rules import Share, VerdictRule
 
 WRONG, UNSEEN = "wrong of converged", "less unseen modes"
 REFUSED, PROMISED = "refused of right", "refused of right with ESS 400"
@@ -41,9 +41,9 @@ def rules(records: list[Record], half: str = "judging") -> pd.DataFrame:
     rows = collect_rows(records, half)
     table = []
     for name, rule in verdict_rules.RULES.items():
-        found = verdict_rules.rates(rows, rule)
+        shares = verdict_rules.measure_rates(rows, rule)
         mark = " (in use)" if name == verdict_rules.IN_USE else ""
-        table.append({"rule": name + mark, **{key: _in_words(found[key]) for key in found}})
+        table.append({"rule": name + mark, **{key: _in_words(shares[key]) for key in shares}})
     return pd.DataFrame(table)
 
 
@@ -54,9 +54,9 @@ def targets(records: list[Record], half: str = "judging") -> pd.DataFrame:
     for (target, sampler), cell in rows.groupby(["target", "sampler"], sort=True):
         row = {"target": target, "sampler": sampler, "runs": len(cell)}
         for label, name in (("former", verdict_rules.FORMER), ("now", verdict_rules.IN_USE)):
-            found = verdict_rules.rates(cell, verdict_rules.RULES[name])
-            row[f"wrong, {label}"] = _in_counts(found[WRONG])
-            row[f"refused, {label}"] = _in_counts(found[PROMISED])
+            shares = verdict_rules.measure_rates(cell, verdict_rules.RULES[name])
+            row[f"wrong, {label}"] = _in_counts(shares[WRONG])
+            row[f"refused, {label}"] = _in_counts(shares[PROMISED])
         table.append(row)
     return pd.DataFrame(table)
 
@@ -105,40 +105,40 @@ def intervals(records: list[Record], half: str = "judging") -> pd.DataFrame:
     return pd.DataFrame(table).fillna("")
 
 
-def _in_words(found: Share) -> str:
+def _in_words(ratio: Share) -> str:
     """A share with its interval and counts: `1.2 % [0.4, 3.1], 3 of 250`."""
-    if not found.of:
+    if not ratio.of:
         return "0 of 0"
-    low, high = 100 * found.low, 100 * found.high
-    return f"{100 * found.value:.1f} % [{low:.1f}, {high:.1f}], {found.hits} of {found.of}"
+    low, high = 100 * ratio.low, 100 * ratio.high
+    return f"{100 * ratio.value:.1f} % [{low:.1f}, {high:.1f}], {ratio.hits} of {ratio.of}"
 
 
-def _in_counts(found: Share) -> str:
-    return f"{found.hits} of {found.of}"
+def _in_counts(ratio: Share) -> str:
+    return f"{ratio.hits} of {ratio.of}"
 
 
-def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
+def draw_thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     """Wrong ones of the converged against refused ones of the right, as the R-hat limit moves."""
     rows = collect_rows(records, half)
     used = verdict_rules.RULES[verdict_rules.IN_USE]
     fixed = replace(used, by_chains=False)
     curves = [
-        ("R-hat alone", lambda excess: Rule(r_hat=excess, ess=0)),
-        ("R-hat and ESS 400", lambda excess: Rule(r_hat=excess)),
+        ("R-hat alone", lambda excess: VerdictRule(r_hat=excess, ess=0)),
+        ("R-hat and ESS 400", lambda excess: VerdictRule(r_hat=excess)),
         ("all other rules too", lambda excess: replace(fixed, r_hat=excess)),
     ]
     series: list[plot.Series] = []
     look: dict[str, Any]
     for number, (name, rule) in enumerate(curves):
-        x, y = _curve(rows, rule)
+        x, y = _move_limit(rows, rule)
         series.append(plot.Series(name, x, y, color=style.numbered_style(number)["color"]))
     points = {
         "former rule": verdict_rules.RULES[verdict_rules.FORMER],
         "rule in use": used,
     }
     for number, (name, chosen) in enumerate(points.items()):
-        found = verdict_rules.rates(rows, chosen)
-        place = 100 * found[REFUSED].value, 100 * found[WRONG].value
+        shares = verdict_rules.measure_rates(rows, chosen)
+        place = 100 * shares[REFUSED].value, 100 * shares[WRONG].value
         look = {"marker": "sD"[number], "linestyle": "none"}
         series.append(plot.Series(name, *place, color="black", **look))
     labels = {"xlabel": "refused, % of the right runs", "ylabel": "wrong, % of the converged"}
@@ -148,14 +148,14 @@ def thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     return plot.finish_plot(figure, [ax], [panel], f"{len(rows)} runs of the {half} half.")
 
 
-def _curve(
-    rows: pd.DataFrame, rule: Callable[[float], Rule]
+def _move_limit(
+    rows: pd.DataFrame, rule: Callable[[float], VerdictRule]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """Percentages of refused and wrong runs at many limits of R-hat."""
     x, y = [], []
     for excess in np.geomspace(0.002, 1, 28):
-        found = verdict_rules.rates(rows, rule(float(excess)))
-        if found[WRONG].of:
-            x.append(100 * found[REFUSED].value)
-            y.append(100 * found[WRONG].value)
+        shares = verdict_rules.measure_rates(rows, rule(float(excess)))
+        if shares[WRONG].of:
+            x.append(100 * shares[REFUSED].value)
+            y.append(100 * shares[WRONG].value)
     return x, y

@@ -24,7 +24,7 @@ LEVEL = 1e-3  # probability that a right run of known MCSEs is called wrong
 LARGEST_SHARE = 0.2  # sds of the target
 MIN_ESS = 400
 MANY_CHAINS = 32  # from which a test over chains can see a drift
-MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # draws of all chains, and of each: fewer are not judged
+MIN_DRAWS, MIN_CHAIN_DRAWS = 400, 10  # of all chains, and of each: fewer are not judged
 CHOOSING = (
     "ising16_crit",
     "potts3_8",
@@ -58,7 +58,7 @@ KINDS = ("energy", "sites", "pairs", "moments")
 
 
 @dataclass(frozen=True)
-class Rule:
+class VerdictRule:
     """When a run is called converged. Its R-hat may exceed 1 by `r_hat` and by chains / `ess`."""
 
     r_hat: float = 0.01  # largest excess over 1, if that does not depend on the chains
@@ -68,7 +68,7 @@ class Rule:
     pairs: bool = False  # R-hat and ESS of products of pairs too
     moves: bool = False  # every chain has moved
     drift: float = 0.0  # smallest p-value of the test for a drift, with many chains
-    entries: int = 0  # entries into the rarer value of a site, at least
+    entries: int = 0  # of the rarer value of a site, at least
 
     def accepts(self, rows: pd.DataFrame) -> pd.Series:
         """Whether each run is converged."""
@@ -88,9 +88,9 @@ class Rule:
         return good & (rows["entries"] >= self.entries)
 
 
-BY_CHAINS = Rule(by_chains=True, ratio=2, moves=True)
-RULES: Mapping[str, Rule] = {
-    "R-hat 1.01, ESS 400": Rule(),  # Vehtari et al. 2021
+BY_CHAINS = VerdictRule(by_chains=True, ratio=2, moves=True)
+RULES: Mapping[str, VerdictRule] = {
+    "R-hat 1.01, ESS 400": VerdictRule(),  # Vehtari et al. 2021
     "R-hat by chains": BY_CHAINS,
     "+ drift": replace(BY_CHAINS, drift=0.01),
     "+ pairs": replace(BY_CHAINS, pairs=True),
@@ -99,11 +99,13 @@ RULES: Mapping[str, Rule] = {
     "+ drift, 10 entries": replace(BY_CHAINS, drift=0.01, entries=10),
     "+ pairs, drift, 10 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=10),
     "+ pairs, drift, 20 entries": replace(BY_CHAINS, pairs=True, drift=0.01, entries=20),
-    "R-hat 1.01, all of these": Rule(ratio=2, moves=True, pairs=True, drift=0.01, entries=10),
-    "R-hat 1.02, all of these": Rule(
+    "R-hat 1.01, all of these": VerdictRule(
+        ratio=2, moves=True, pairs=True, drift=0.01, entries=10
+    ),
+    "R-hat 1.02, all of these": VerdictRule(
         r_hat=0.02, ratio=2, moves=True, pairs=True, drift=0.01, entries=10
     ),
-    "R-hat 1.05, all of these": Rule(
+    "R-hat 1.05, all of these": VerdictRule(
         r_hat=0.05, ratio=2, moves=True, pairs=True, drift=0.01, entries=10
     ),
 }
@@ -168,7 +170,7 @@ def share(chosen: pd.Series) -> Share:
     return Share(count, number, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def error_rates(rows: pd.DataFrame, rule: Rule) -> dict[str, Share]:
+def measure_rates(rows: pd.DataFrame, rule: VerdictRule) -> dict[str, Share]:
     """How often a rule is wrong and how often it refuses, over the judged runs."""
     rows = rows[is_judged(rows)]
     accepted, wrong = rule.accepts(rows), is_wrong(rows)
@@ -182,9 +184,9 @@ def error_rates(rows: pd.DataFrame, rule: Rule) -> dict[str, Share]:
     }
 
 
-def table_of_rules(rows: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> pd.DataFrame:
+def table_of_rules(rows: pd.DataFrame, rules: Mapping[str, VerdictRule] = RULES) -> pd.DataFrame:
     """The rates of each rule, a row a rule, as shares with their intervals."""
     records: dict[str, dict[str, Any]] = {}
     for name, rule in rules.items():
-        records[name] = error_rates(rows, rule)
+        records[name] = measure_rates(rows, rule)
     return pd.DataFrame.from_dict(records, orient="index")

@@ -20,6 +20,7 @@ from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling import ladder_estimates
+from latticework.sampling.comparisons import require_same_domain
 from latticework.sampling.result import SampleResult
 from latticework.sampling.sample import sample
 
@@ -44,6 +45,7 @@ def calibrate(
     below 1, it is a share of the sites. Runs of one budget are made together, by chains from
     independent starts; tempered ones one by one, as they learn their levels, and with log Z.
     """
+    require_same_domain(reference, model)
     quantities, steps = Quantities(reference), int(thin)
     if thin < 1:
         steps = ceil(thin * reference.model.domain.dim)

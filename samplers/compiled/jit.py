@@ -61,7 +61,8 @@ def primitive(
 
     The form is the first argument. The function is compiled once, and into its callers: numba's
     `inline="always"` would type each call anew, and kernels with functions among their arguments
-    are not found on disk. Functions that make no arrays count no references, as `lean` ones.
+    are not found on disk. A function that makes or returns arrays says so by `makes_arrays`; others
+    count no references, as `lean` ones.
     """
 
     @wraps(generic)

@@ -35,6 +35,7 @@ from latticework.samplers.tempered import Tempered
 
 BINARY = (GraphForm, LatticeForm, PairForm, RBMForm)
 POTTS = (PottsLatticeForm, PottsPairForm)
+FIELDS = (GraphForm, PairForm, PottsGraphForm, *POTTS)
 SWEPT = (PottsLatticeForm, PottsGraphForm)
 CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
@@ -43,10 +44,9 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
     ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
-    ((DLMC, DLMCf, DMALA, DULA), (GraphForm,), "langevin_graph.LangevinGraphTwin"),
+    ((ACS, DMALA, DULA), FIELDS, "all_sites.AllSitesTwin"),
+    ((DLMC, DLMCf), (GraphForm, PairForm), "all_sites.AllSitesTwin"),
     ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
-    ((DMALA, DULA), (PairForm,), "langevin_pair.LangevinPairTwin"),
-    ((DMALA, DULA), POTTS, "langevin_potts.LangevinPottsTwin"),
     ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
@@ -54,17 +54,12 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweep_graph.GraphSweepTwin"),
     ((GibbsSweep, MetropolisSweep), (LatticeForm,), "lattice_twins.SweepTwin"),
     ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
-    ((GWG, LocallyBalanced), (GraphForm,), "flip_graph.GraphFlipTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
-    ((GWG, LocallyBalanced), (PairForm,), "flip_pairs.PairFlipTwin"),
-    ((GWG, LocallyBalanced), (PottsLatticeForm,), "one_site_potts.OneSiteLatticeTwin"),
-    ((GWG, LocallyBalanced), (PottsPairForm,), "one_site_potts.OneSitePairTwin"),
+    ((GWG, LocallyBalanced), FIELDS, "one_move.OneMoveTwin"),
     ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
     ((HammingBall,), BINARY, "gibbs_blocks.BlockTwin"),
     ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
-    ((PAFS,), (GraphForm,), "path_auxiliary.PathGraphTwin"),
-    ((PAFS,), (LatticeForm,), "path_auxiliary.PathLatticeTwin"),
-    ((PAFS,), (PairForm,), "path_auxiliary.PathPairTwin"),
+    ((PAFS,), (GraphForm, LatticeForm, PairForm), "several_moves.PathTwin"),
     ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),
     ((RatesFPCD, SamplePenalization), (RBMForm,), "rates.RatesTwin"),
     ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
@@ -77,8 +72,9 @@ for _kinds, _forms, _twin in ROWS:
 SEVERAL: dict[tuple[type, type], str] = {
     **{(Gibbs, form): "gibbs_blocks.BlockTwin" for form in BINARY},
     **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in (*POTTS, PottsGraphForm)},
-    (GWG, LatticeForm): "gwg_several.SeveralLatticeTwin",
-    (GWG, PairForm): "gwg_several.SeveralPairTwin",
+    (GWG, GraphForm): "several_moves.SeveralMovesTwin",
+    (GWG, LatticeForm): "several_moves.SeveralMovesTwin",
+    (GWG, PairForm): "several_moves.SeveralMovesTwin",
     (GWG, RBMForm): "rbm_gwg.RBMGWGTwin",
 }
 

@@ -17,7 +17,7 @@ from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.graph import add_to_neighbours, renew
+from latticework.samplers.compiled.fields import add_change, renew, renew_all
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import fill_sites, is_below, philox
@@ -42,7 +42,7 @@ class GraphSweepTwin(CompiledSampler):
         kept = x.shape[1] if len(x) == 1 else 0
         state = GraphSweepState(x, x.new_empty(len(x), kept, dtype=torch.float64))
         if len(x) == 1:
-            renew(form, x[0].numpy(), state.fields[0].numpy())
+            renew_all(0, 1, form, x.numpy(), state.fields.numpy())
         return state
 
     def run(
@@ -194,7 +194,6 @@ def look(seen, now):
 def sweep_alone(metropolis, form, x, fields, keys, sums):
     """Advance chain 0. Its words are those that it would have among others."""
     classes, order, mask = form.classes, form.order, renewals(1)
-    starts, near, slope = form.starts, form.neighbours, form.slope
     now, fours = x[0], np.empty(order.shape[0], np.uint32)
     count = number_fours(fours, classes)
     words = np.empty(4 * count, np.uint32)
@@ -216,9 +215,8 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
                 )
                 for f in range(found):
                     i = flipped[f]
-                    step = np.float32(1) - np.float32(2) * now[i]
-                    now[i] += step
-                    add_to_neighbours(starts, near, slope, fields, i, step)
+                    add_change(form, fields, i, now[i], np.float32(1) - now[i])
+                    now[i] = np.float32(1) - now[i]
                 sums.changed[0] += found
                 four += (size + 3) // 4
         add_chain(sums, x, 0, t - keys.shape[0])

@@ -19,7 +19,7 @@ from latticework.sampling.conditional_means import conditional_means, why_no_con
 MAX_ENTRIES = 32  # entries of sites that are read, about; the sites are evenly spaced
 ENERGY, SITES, PAIRS, MOMENTS = range(4)  # kinds of quantities
 KINDS = {"energy": ENERGY, "sites": SITES, "pairs": PAIRS, "moments": MOMENTS}
-SMALLEST_SD = 1e-6  # the spread of a quantity that is not constant under the target
+SMALLEST_SD = 1e-6  # sd of a quantity that is not constant under the target
 COVERING = 1.96  # MCSEs of a 95 % interval
 
 
@@ -28,7 +28,7 @@ class Truth(NamedTuple):
 
     mean: NDArray[np.float64]
     error: NDArray[np.float64]  # standard error of that mean; 0 where it is exact
-    sd: NDArray[np.float64]  # spread of the quantity under the target
+    sd: NDArray[np.float64]  # sd of the quantity under the target
     kind: NDArray[np.int64]
 
 
@@ -122,7 +122,7 @@ class Quantities:
 def describe_run(
     values: NDArray[np.float64], kind: NDArray[np.int64], draws: NDArray, log_prob: NDArray
 ) -> dict[str, Any]:
-    """The columns that rules read of a run, by name, without the truth.
+    """The statistics that rules read, without the truth, by the names of the columns.
 
     `values` are the quantities `[chains, draws, n]` of `kind` `[n]`, `draws` the states.
     """
