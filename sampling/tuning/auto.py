@@ -42,6 +42,7 @@ CANDIDATES = (
 MAX_CANDIDATES = 5
 PILOT_SHARE = 0.2  # the part of the budget that pilots may spend
 MIN_PILOT_SECONDS = 2.0  # seconds of all pilots, where no budget is given and the run is short
+MIN_PILOT_STEPS = 200  # steps of a pilot, however slow the machine is at the moment
 MIN_CHAINS = 4
 ADAPTATION_SHARE = 0.5  # the part of the pilots' budget after which scales stay as they are
 ADAPTATION = AcceptanceControl(rounds=20)
@@ -185,7 +186,7 @@ class _Contest:
         """A pilot of one candidate; its rate is 0 if the budget is too short to tell."""
         cost = self._cost(sampler, allowed.unit)
         if allowed.unit == "seconds":
-            steps = int(allowed.amount / cost)
+            steps = max(MIN_PILOT_STEPS, int(allowed.amount / cost))
         else:
             steps = self.course.steps_for(sampler, allowed)
         pilot = PilotRun(name, sampler, 0.0, math.inf, steps)

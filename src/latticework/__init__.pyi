@@ -8,6 +8,10 @@ from latticework.sampling.checking.draws import (
     DrawsReport as DrawsReport,
     check_draws as check_draws,
 )
+from latticework.sampling.checking.temperature import (
+    Temperature as Temperature,
+    temperature as temperature,
+)
 from latticework.sampling.dimod_sampler import DimodSampler as DimodSampler
 from latticework.sampling.exact import exact as exact
 from latticework.sampling.metrics import (
