@@ -1,0 +1,236 @@
+"""Sweeps in bits: random bits, thresholds, and steps against a plain NumPy loop.
+
+The loop uses the same random numbers, compares all 40 bits of them at once as integers, and knows
+of no planes, no words and no pairs of half lattices.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from test_compiled_lattice import Loop
+from torch import Generator
+
+import latticework as lw
+from latticework.samplers.compiled.bits import (
+    PAST_SEEDS,
+    PLANES,
+    SEEDS,
+    STORED_PLANES,
+    TERMS,
+    Chances,
+    bit_planes,
+    count_terms,
+)
+from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.perfect_rows import PAST_WORDS
+from latticework.samplers.compiled.philox import fill, step_keys
+from latticework.samplers.compiled.registry import find_compiled_kernel
+from latticework.samplers.compiled.rows import TILE_WORDS
+from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
+from latticework.sampling.perfect import couple_from_the_past
+
+GOLDEN, LANES = np.uint64(0x9E3779B97F4A7C15), 512
+SWEEPS = [lw.GibbsSweep(), lw.MetropolisSweep()]
+
+
+# Thresholds.
+
+
+def evaluate(terms: NDArray, number: int) -> NDArray:
+    """A polynomial's bit: the sum of the coefficients of indices within the bits of `number`."""
+    inside = [index for index in range(terms.shape[-1]) if index & ~number == 0]
+    return terms[..., inside].sum(-1) % 2
+
+
+@pytest.mark.parametrize("values", [1, 2])
+@pytest.mark.parametrize("terms", TERMS)
+def test_planes_hold_probabilities_to_forty_bits(terms, values):
+    """Of random numbers, 0, 1, numbers near to them, and NaN, which is taken as 0."""
+    rng = np.random.default_rng(terms)
+    p = rng.random((50, values, terms)) ** rng.integers(1, 40, (50, values, terms))
+    p.flat[: 7 * values] = np.repeat([0, 1, 2.0**-40, 2.0**-42, 1 - 2.0**-41, 0.5, np.nan], values)
+    certain = rng.random((50, 2, terms)) < 0.5
+    planes = np.stack(list(bit_planes(Chances(p, certain)))).reshape(
+        STORED_PLANES, 50, values, terms
+    )
+    for number in range(terms):
+        bits = evaluate(planes, number)  # [planes, kinds, values]: the difference of both values
+        bits[:, :, 1:] ^= bits[:, :, :1]
+        powers = 2.0 ** -np.arange(1, PLANES + 1)
+        probability = np.tensordot(powers, bits[:PLANES], 1)
+        error = abs(probability - np.nan_to_num(p[..., number]))
+        assert error.max() <= 2.0**-40
+        assert np.quantile(error, 0.9) <= 2.0**-41
+        assert (certain[..., number] == bits[PLANES:, :, 0].T).all()
+
+
+def test_polynomials_have_as_many_terms_as_they_need():
+    assert [count_terms(n) for n in (0, 4, 5, 7, 8, 15)] == [5, 5, 8, 8, 16, 16]
+
+
+# A plain loop.
+
+
+def rotate(x: NDArray, bits: int) -> NDArray:
+    return x << np.uint64(bits) | x >> np.uint64(64 - bits)
+
+
+def mix(x: NDArray) -> NDArray:
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def bits_of(words: NDArray) -> NDArray:
+    return np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.int64)
+
+
+def uniforms(key: int, block: int, turn: int, vectors: int, time: int = 0) -> NDArray:
+    """A whole number of 40 bits for each lane, `[vectors * 512]`; at -time for perfect draws."""
+    words = np.empty(64 * (time + 1), np.uint32)
+    fill(words, key, block, PAST_SEEDS if time else SEEDS)
+    seed = words.reshape(4, -1)[:, 16 * time :].T.copy().view(np.uint64).reshape(4, 8)
+    a, b, c, d = mix(seed + np.array([GOLDEN]) * np.uint64(turn))
+    lanes = []
+    for _ in range(vectors):
+        drawn = np.zeros(LANES, np.int64)
+        for plane in range(12):
+            drawn += bits_of(rotate(a + d, 23) + a) << plane
+            e = b << np.uint64(17)
+            c, d = c ^ a, d ^ b
+            a, b, c, d = a ^ d, b ^ c, c ^ e, rotate(d, 45)
+        v = b + rotate(c, 32)
+        for _ in range(28):
+            v = v + GOLDEN
+            drawn = drawn << 1 | bits_of(mix(v))
+        lanes.append(drawn)
+    return np.concatenate(lanes)
+
+
+class Sweep(Loop):
+    """Sweeps of one chain after the other, with the numbers of `compiled.rows`."""
+
+    def probability(self, x: NDArray) -> NDArray:
+        """That a site becomes 1 (Gibbs), or that it flips."""
+        gains = self.gains(x)
+        if not isinstance(self.sampler, lw.MetropolisSweep):
+            return 1 / (1 + np.exp(np.where(x, gains, -gains)))
+        return np.exp(np.minimum(gains, 0)) * np.where(abs(gains) <= TIE_NATS, TIE_SHARE, 1)
+
+    def sweep(self, x: NDArray, key: int, chain: int, time: int = 0) -> NDArray:
+        sites, colours = len(x), self.colours.max() + 1
+        row = -(-sites // 64)
+        rows, paired = max(1, (PAST_WORDS if time else TILE_WORDS) // row), colours <= 2
+        each = 2 if paired else 1
+        block, place = divmod(chain, rows * each)
+        at = place // each * row * 64
+        for turn in range(max(2, colours)):
+            colour = 1 - turn if place % each else turn
+            u = uniforms(key, block, turn, -(-(at + sites) // LANES), time)[at : at + sites]
+            p = self.probability(x)
+            flips = u < np.minimum(np.rint(p * 2.0**40), 2**40 - 1)
+            if isinstance(self.sampler, lw.MetropolisSweep):
+                flips |= p == 1
+                new = x ^ flips
+            else:
+                new = flips
+            x = np.where(self.colours == colour, new, x)
+        return x
+
+
+SHAPES = [(5, 5), (13,), (1,), (2, 1, 3), (4, 4), (4, 3, 4), (8, 8), (2, 2, 2, 2), (3, 3, 3, 3)]
+SHAPES += [(70, 71), (130, 64)]
+
+
+def check(sampler, model, chains: int = 5, steps: int = 3) -> None:
+    x = model.domain.uniform(chains, Generator().manual_seed(1))
+    twin = find_compiled_kernel(sampler, model)
+    state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(2), steps)
+    loop, rows = Sweep(sampler, model), list(x.numpy().astype(bool))
+    for key in step_keys(steps, Generator().manual_seed(2)):
+        rows = [loop.sweep(row, key, chain) for chain, row in enumerate(rows)]
+    np.testing.assert_array_equal(state.x.numpy(), np.stack(rows))
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sweeps_are_those_of_a_plain_loop(sampler, shape, periodic):
+    check(
+        sampler, lw.Lattice(shape, 0.15, 0.1, periodic), chains=3 if math.prod(shape) > 999 else 5
+    )
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [
+        lw.Lattice((6, 10), 0.1, [0.3 * (i % 7) / 7 for i in range(60)]),
+        lw.Lattice((6, 7), -0.3, torch.linspace(-1, 1, 42).tolist()),
+        lw.Lattice((6, 10), 0.0),  # all values tie
+        lw.Lattice((6, 10), 0.0005, 0.0005),  # nearly so
+        lw.Lattice((4, 4, 4), 0.0004, torch.linspace(-0.02, 0.02, 64).tolist()),
+        lw.Lattice((4, 6), 30.0, 0.2),
+        lw.Lattice((4, 6), 300.0, 1e30),
+    ],
+    ids=["fields", "negative", "ties", "near ties", "some ties", "steep", "steepest"],
+)
+def test_fields_signs_ties_and_steep_weights(sampler, model):
+    check(sampler, model, chains=4, steps=4)
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+def test_a_chain_has_its_numbers_whatever_others_there_are(sampler):
+    model = lw.Lattice((10, 10), 0.2)
+    x = model.domain.uniform(300, Generator().manual_seed(1))
+    twin = find_compiled_kernel(sampler, model)
+    states = [
+        twin.advance(twin.init(x[:n], model), model, Generator().manual_seed(2), 5)[0].x
+        for n in (1, 7, 300)
+    ]
+    assert states[0].equal(states[2][:1])
+    assert states[1].equal(states[2][:7])
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+def test_sites_of_unknown_log_odds_stay_and_are_counted(sampler):
+    model = lw.Lattice((4, 4), 0.1, [0.1, math.nan] * 8)
+    twin = find_compiled_kernel(sampler, model)
+    x = model.domain.uniform(20, Generator().manual_seed(0))
+    state, sums = twin.advance(twin.at(x, model), model, Generator(), 30)
+    moved = (state.x != x).any(0)
+    assert moved[::2].all()
+    assert not moved[1::2].any()
+    assert (sums.invalid == 30).all()
+
+
+def test_more_neighbours_than_planes_count_are_refused():
+    with pytest.raises(NoCompiledKernelError, match="16 neighbours of a site"):
+        find_compiled_kernel(lw.GibbsSweep(), lw.Lattice((3,) * 8, 0.1))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lw.Lattice((4, 4), 0.2, 0.1), lw.Lattice((5, 4), 0.15), lw.Lattice((5, 26), 0.1),
+     lw.Lattice((2, 3, 2), 0.2, [0.1 * i for i in range(12)]), lw.Lattice((3,) * 4, 0.02)],
+    ids=["even", "odd", "wide", "fields", "four dimensions"],
+)  # fmt: skip
+def test_perfect_draws_are_those_of_a_plain_loop(model):
+    """From both bounds at a time -T that doubles until they meet, by the same numbers."""
+    draws, sites = 3 if model.domain.dim > 100 else 12, model.domain.dim
+    x, sweeps = couple_from_the_past(model, draws, 3, 2**10, 1)
+    (key,), loop = step_keys(1, Generator().manual_seed(3)), Sweep(lw.GibbsSweep(), model)
+    for draw in range(draws):
+        low, high, attempt = np.zeros(sites, bool), np.ones(sites, bool), 1
+        while (low != high).any():
+            low, high = np.zeros(sites, bool), np.ones(sites, bool)
+            for time in range(attempt, 0, -1):
+                low = loop.sweep(low, key, draw, time)
+                high = loop.sweep(high, key, draw, time)
+                assert (low <= high).all()
+            attempt *= 2
+        assert sweeps[draw] == attempt // 2
+        np.testing.assert_array_equal(x[draw], low)
