@@ -76,7 +76,7 @@ def couple_from_the_past(
     if isinstance(form, LatticeForm):
         x, sweeps = _couple_lattice(form, draws, key, *limits)
     else:
-        x, sweeps = _couple_sites(_sites_of(form), draws, key, *limits)
+        x, sweeps = _couple_sites(_sites_from(form), draws, key, *limits)
     failures = int((sweeps < 0).sum())
     if failures:
         raise NotCoupledError(
@@ -99,7 +99,7 @@ def _couple_lattice(
         raise ValueError(
             f"max_sweeps must be {perfect_rows.MAX_SWEEPS} at most on a Lattice, got {max_sweeps}"
         )
-    rows = sweep_lattice.gibbs_rows((form,), perfect_rows.PAST_WORDS)
+    rows = sweep_lattice.lattice_rows((form,), False, perfect_rows.PAST_WORDS)
     x, sweeps = np.empty((draws, len(form.kind)), np.float32), np.empty(draws, np.int64)
     chains = rows.rows * (2 if rows.paired else 1)
     arguments = rows, key, first_sweeps, max_sweeps, x, sweeps
@@ -120,7 +120,7 @@ def _couple_sites(
     return states[:, 0].astype(np.float32), sweeps
 
 
-def _sites_of(form: GraphForm | RBMForm) -> coupling.MonotoneSites:
+def _sites_from(form: GraphForm | RBMForm) -> coupling.MonotoneSites:
     if isinstance(form, GraphForm):
         return coupling.sites_of_graph(form)
     return coupling.sites_of_rbm(form)

@@ -5,6 +5,9 @@ of no planes, no words and no pairs of half lattices.
 """
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from test_compiled_lattice import Loop
 from torch import Generator
 
 import latticework as lw
+from latticework.models.forms import temper_form
 from latticework.samplers.compiled.bits import (
     PAST_SEEDS,
     PLANES,
@@ -29,6 +33,7 @@ from latticework.samplers.compiled.perfect_rows import PAST_WORDS
 from latticework.samplers.compiled.philox import fill, step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.compiled.rows import TILE_WORDS
+from latticework.samplers.sums import SumRequest, empty_sums
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 from latticework.sampling.perfect import couple_from_the_past
 
@@ -48,7 +53,7 @@ def evaluate(terms: NDArray, number: int) -> NDArray:
 @pytest.mark.parametrize("values", [1, 2])
 @pytest.mark.parametrize("terms", TERMS)
 def test_planes_hold_probabilities_to_forty_bits(terms, values):
-    """Of random numbers, 0, 1, numbers near to them, and NaN, which is taken as 0."""
+    """Random numbers, 0, 1, numbers near to them, and NaN, which is taken as 0."""
     rng = np.random.default_rng(terms)
     p = rng.random((50, values, terms)) ** rng.integers(1, 40, (50, values, terms))
     p.flat[: 7 * values] = np.repeat([0, 1, 2.0**-40, 2.0**-42, 1 - 2.0**-41, 0.5, np.nan], values)
@@ -234,3 +239,139 @@ def test_perfect_draws_are_those_of_a_plain_loop(model):
             attempt *= 2
         assert sweeps[draw] == attempt // 2
         np.testing.assert_array_equal(x[draw], low)
+
+
+# Graphs: a bit a chain.
+
+
+def signed_torus(side: int, weight: float, bias=0.0, axes: int = 2) -> lw.Graph:
+    site, rng = np.arange(side**axes).reshape((side,) * axes), np.random.default_rng(0)
+    pairs = [np.stack((site, np.roll(site, -1, axis)), -1) for axis in range(axes)]
+    edges = np.concatenate(pairs).reshape(-1, 2)
+    return lw.Graph(edges, weight * rng.choice([-1, 1], len(edges)), bias)
+
+
+SIGNED = {
+    "torus": signed_torus(6, 0.3, 0.1),
+    "odd torus": signed_torus(5, 0.3),
+    "fields": signed_torus(4, 0.3, torch.linspace(-1, 1, 16).tolist()),
+    "ties": signed_torus(4, 0.001),
+    "three axes": signed_torus(3, 0.2, axes=3),
+    "forest": lw.Graph([[0, 1], [1, 2], [1, 3]], [0.5, -0.5, 0.5], 0.2, 9),
+    "no edges": lw.Graph(np.empty((0, 2), int), 0.5, 0.2, 3),
+}
+
+
+def follow_columns(sampler, model: lw.Graph, columns, b: float, x: NDArray, chain: int, keys):
+    """The states of a chain at inverse temperature b after each step, by a plain loop."""
+    size, colours = model.domain.dim, model.colours().numpy()
+    weights = np.zeros((size, size))
+    for (i, j), weight in zip(model.edges.numpy(), model.weights.detach().double(), strict=True):
+        weights[i, j] = weights[j, i] = float(weight)
+    bias, vectors = model.bias.double().numpy(), len(columns.real) // 8
+    for key in keys:
+        u = uniforms(key, chain // 64, 0, vectors).reshape(-1, 64)[columns.place, chain % 64]
+        for colour in range(colours.max() + 1):
+            odds = 2 * b * (bias + weights @ (2.0 * x - 1))
+            gains = np.where(x, -odds, odds)
+            if isinstance(sampler, lw.MetropolisSweep):
+                share = np.where(abs(gains) <= TIE_NATS, TIE_SHARE, 1)
+                p = np.exp(np.minimum(gains, 0)) * share
+                new = x ^ ((u < np.rint(p * 2.0**40)) | (p == 1))
+            else:
+                new = u < np.rint(2.0**40 / (1 + np.exp(-odds)))
+            x = np.where(colours == colour, new, x)
+        yield x
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+@pytest.mark.parametrize("name", SIGNED)
+def test_sweeps_of_signed_graphs_are_those_of_a_plain_loop(name, sampler):
+    """Chains of two blocks, and sums over more steps than three planes count."""
+    model, chains, steps = SIGNED[name], 70, 9
+    x = model.domain.uniform(chains, Generator().manual_seed(1))
+    twin, wanted = find_compiled_kernel(sampler, model), SumRequest(total=True, draws=2, traced=66)
+    columns = twin.columns((model.form(),), chains)
+    state, sums = twin.advance(
+        twin.init(x, model), model, Generator().manual_seed(2), steps, wanted
+    )
+    keys = step_keys(steps, Generator().manual_seed(2))
+    for chain in (0, 1, 63, 64, 69):
+        before = x[chain].numpy().astype(bool)
+        rows = np.stack(list(follow_columns(sampler, model, columns, 1.0, before, chain, keys)))
+        np.testing.assert_array_equal(state.x[chain], rows[-1])
+        np.testing.assert_array_equal(sums.total[chain], rows.sum(0))
+        assert sums.changed[chain] == (np.vstack((before, rows[:-1])) != rows).sum()
+        if chain < 66:
+            np.testing.assert_array_equal(sums.trace[:, chain], rows[-2:])
+
+
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+@pytest.mark.parametrize("name", ["torus", "fields"])
+def test_chains_at_several_temperatures_are_those_of_a_plain_loop(name, sampler):
+    model, schedule = SIGNED[name], [0.0, 0.25, 0.5, 1.0]
+    forms = tuple(temper_form(model.form(), b) for b in schedule)
+    twin = find_compiled_kernel(sampler, model)
+    rows = np.random.default_rng(0).permutation(80).reshape(4, 20)
+    before = model.domain.uniform(80, Generator().manual_seed(1))
+    after, keys = before.clone(), step_keys(4, Generator().manual_seed(2))
+    sums = empty_sums(before, 4, SumRequest())
+    twin.run_groups(after.numpy(), rows, forms, keys, sums)
+    columns = twin.columns(forms, 20)
+    for group, b in enumerate(schedule):
+        for chain in range(group * 20, group * 20 + 20, 3):
+            row = rows.ravel()[chain]
+            x = before[row].numpy().astype(bool)
+            *_, x = follow_columns(sampler, model, columns, b, x, chain, keys)
+            np.testing.assert_array_equal(after[row], x)
+
+
+def test_graphs_that_columns_do_not_serve():
+    twin = find_compiled_kernel(lw.GibbsSweep(), SIGNED["torus"])
+    unequal = lw.Graph([[0, 1], [1, 2]], [0.5, 0.4])
+    hub = lw.Graph([[0, i] for i in range(1, 9)], 0.5)
+    for model, chains in ((SIGNED["torus"], 7), (unequal, 64), (hub, 64)):
+        assert twin.columns((model.form(),), chains) is None
+
+
+# Every processor.
+
+HASHES = """
+import hashlib, sys
+import torch
+from torch import Generator
+import latticework as lw
+from latticework.samplers.compiled.registry import find_compiled_kernel
+models = [lw.Lattice((10, 12), 0.2), lw.Lattice((5, 7), 0.2, 0.1)]
+ring = [[i, (i + 1) % 30] for i in range(30)]
+models.append(lw.Graph(ring, [0.5, -0.5] * 15, 0.1))
+parts = [lw.perfect(lw.Lattice((6, 6), 0.15), 20)]
+for model in models:
+    for sampler in (lw.GibbsSweep(), lw.MetropolisSweep()):
+        twin = find_compiled_kernel(sampler, model)
+        state = twin.at(model.domain.uniform(70, Generator().manual_seed(0)), model)
+        state, _ = twin.advance(state, model, Generator().manual_seed(1), 300)
+        parts.append(state.x)
+print(hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest())
+"""
+PROCESSORS = {
+    "this one": {},
+    "AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+popcnt,+bmi,+bmi2"},
+    "SSE2": {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": "+sse2"},
+}
+
+
+@pytest.mark.slow
+def test_states_are_the_same_on_every_processor():
+    """Kernels are compiled for AVX2 and for SSE2, as numba would on processors without more."""
+    hashes = set()
+    for settings in PROCESSORS.values():
+        done = subprocess.run(
+            [sys.executable, "-c", HASHES],
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        hashes.add(done.stdout)
+    assert len(hashes) == 1

@@ -24,10 +24,10 @@ LOW_PLANES, HIGH_PLANES = 3, 16
 STEPS_OF_LOW, STEPS_OF_HIGH = (
     7,
     65534,
-)  # that these planes count; the latter a multiple of the former
+)  # counted by them; the latter is a multiple of the former
 
 
-def words_of(values: NDArray) -> NDArray[np.uint64]:
+def pack_flags(values: NDArray) -> NDArray[np.uint64]:
     """Bits `[..., sites]` as words `[..., words of a row]`."""
     packed = np.packbits(values.astype(np.uint8), axis=-1, bitorder="little")
     spare = [(0, 0)] * (packed.ndim - 1) + [(0, -packed.shape[-1] % 8)]
@@ -69,7 +69,7 @@ def add_row(total, c, words, at, value):
 
 
 @lean
-def count_step(low, at, x, here, size):
+def count_states(low, at, x, here, size):
     """Add the bits of `x` from byte `here` on to the low planes from byte `at` on."""
     plane = 8 * low.shape[1]
     for place in range(0, size, BYTES):
@@ -89,12 +89,17 @@ def carry_to_high(high, low, at, size):
         carry = zero
         for k in range(HIGH_PLANES):
             p = place + k * plane
-            n = load_vector(high, p)
             if k < LOW_PLANES:
                 v = load_vector(low, p)
                 store_vector(low, p, zero)
-                store_vector(high, p, n ^ v ^ carry)
-                carry = (n & v) | (carry & (n ^ v))
+                carry = add_plane(high, p, v, carry)
             else:
-                store_vector(high, p, n ^ carry)
-                carry = n & carry
+                carry = add_plane(high, p, zero, carry)
+
+
+@lean
+def add_plane(planes, at, x, carry):
+    """Add two bits to those of a plane, at byte `at`; returns the carry to the next plane."""
+    n = load_vector(planes, at)
+    store_vector(planes, at, n ^ x ^ carry)
+    return (n & x) | (carry & (n ^ x))

@@ -29,7 +29,7 @@ from latticework.samplers.compiled.vectors import (
     BYTES,
     has_bits,
     load_vector,
-    multiply,
+    multiply_words,
     repeat_word,
     shift_down,
     shift_up,
@@ -38,11 +38,11 @@ from latticework.samplers.compiled.vectors import (
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
 CERTAIN = PLANES  # the plane of lanes at 0 that change for certain; the next: lanes at 1
 STORED_PLANES = PLANES + 2
-TERMS = (5, 8, 16)  # of polynomials, each for so many numbers of neighbours
+TERMS = (5, 8, 16)  # a polynomial has so many, one for each number of neighbours
 MAX_NEIGHBOURS = 15
-STEPS_AHEAD = 16  # whose seeds are drawn together
+STEPS_AHEAD = 16  # seeds of so many are drawn together
 SEED_BYTES = 256  # state of eight generators
-SEED_CALLS = 16  # of Philox, for one seed
+SEED_CALLS = 16  # calls of Philox for one seed
 SEEDS, PAST_SEEDS = 3, 4  # streams
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -131,8 +131,8 @@ def start_pass(seeds, at, turn):
 @lean
 def mix_words(x):
     """Each word by the last function of SplitMix64."""
-    x = multiply(x ^ shift_down(x, 30), MIX_1)
-    x = multiply(x ^ shift_down(x, 27), MIX_2)
+    x = multiply_words(x ^ shift_down(x, 30), MIX_1)
+    x = multiply_words(x ^ shift_down(x, 27), MIX_2)
     return x ^ shift_down(x, 31)
 
 
@@ -182,7 +182,7 @@ def sum_terms(planes, at, terms, n0, n1, n01, n2):
 
 
 @lean
-def evaluate(planes, at, terms, number):
+def evaluate_terms(planes, at, terms, number):
     """The polynomial of all four bits of a number of neighbours."""
     n0, n1, n2, n3 = number
     n01 = n0 & n1
@@ -195,16 +195,17 @@ def evaluate(planes, at, terms, number):
 @lean
 def evaluate_plane(planes, at, terms, valued, old, number):
     """A plane's bit in each lane. Only if `valued` does it depend on the lanes' value, `old`."""
-    t = evaluate(planes, at, terms, number)
+    t = evaluate_terms(planes, at, terms, number)
     if valued:
-        t = t ^ (old & evaluate(planes, at + terms * BYTES, terms, number))
+        t = t ^ (old & evaluate_terms(planes, at + terms * BYTES, terms, number))
     return t
 
 
 @lean
 def compare_first(planes, at, plane, terms, valued, old, number, state):
-    """`decide` by the first planes: lanes that are below in these, and those that are equal."""
-    less, equal = old ^ old, ~(old ^ old)
+    """`decide_lanes` by the first planes: the lanes below in these, and those that are equal."""
+    less = repeat_word(np.uint64(0))
+    equal = ~less
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
         place = at + (FIRST_PLANES - 1 - k) * plane
@@ -216,7 +217,7 @@ def compare_first(planes, at, plane, terms, valued, old, number, state):
 
 
 @lean
-def decide(planes, at, plane, terms, valued, old, number, state):
+def decide_lanes(planes, at, plane, terms, valued, old, number, state):
     """1 in the lanes whose random number is below their p, and the generators' state after that.
 
     Planes begin at byte `at` and are `plane` bytes apart.
@@ -241,13 +242,13 @@ def decide(planes, at, plane, terms, valued, old, number, state):
 
 @lean
 def decide_both(planes, at, plane, terms, low, high, state):
-    """`decide` for two numbers of neighbours, `low` and `high`, by the same random numbers."""
-    less, more = low[0] ^ low[0], low[0] ^ low[0]
-    ties_low, ties_high = ~less, ~less
+    """`decide_lanes` for two numbers of neighbours by the same random numbers."""
+    zero = repeat_word(np.uint64(0))
+    less, more, ties_low, ties_high = zero, zero, ~zero, ~zero
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
         place = at + (FIRST_PLANES - 1 - k) * plane
-        s, t = evaluate(planes, place, terms, low), evaluate(planes, place, terms, high)
+        s, t = evaluate_terms(planes, place, terms, low), evaluate_terms(planes, place, terms, high)
         less, more = select_bits(s ^ u, s, less), select_bits(t ^ u, t, more)
         ties_low, ties_high = ties_low & ~(s ^ u), ties_high & ~(t ^ u)
     if has_bits(ties_low | ties_high):
@@ -255,7 +256,10 @@ def decide_both(planes, at, plane, terms, low, high, state):
         while k < PLANES and has_bits(ties_low | ties_high):
             v = v + repeat_word(GOLDEN)
             u, place = mix_words(v), at + k * plane
-            s, t = evaluate(planes, place, terms, low), evaluate(planes, place, terms, high)
+            s, t = (
+                evaluate_terms(planes, place, terms, low),
+                evaluate_terms(planes, place, terms, high),
+            )
             less, more = less | (ties_low & s & ~u), more | (ties_high & t & ~u)
             ties_low, ties_high = ties_low & ~(s ^ u), ties_high & ~(t ^ u)
             k += 1
@@ -265,9 +269,9 @@ def decide_both(planes, at, plane, terms, low, high, state):
 @lean
 def update_lanes(flips, planes, at, plane, terms, valued, old, number, state):
     """The new values, and the generators' state. What is decided is the value, or if it `flips`."""
-    new, state = decide(planes, at, plane, terms, valued, old, number, state)
+    new, state = decide_lanes(planes, at, plane, terms, valued, old, number, state)
     if flips:
-        rise = evaluate(planes, at + CERTAIN * plane, terms, number)
-        fall = evaluate(planes, at + (CERTAIN + 1) * plane, terms, number)
+        rise = evaluate_terms(planes, at + CERTAIN * plane, terms, number)
+        fall = evaluate_terms(planes, at + (CERTAIN + 1) * plane, terms, number)
         new = old ^ (new | select_bits(old, fall, rise))
     return new, state

@@ -31,7 +31,7 @@ from latticework.samplers.compiled.vectors import (
     store_vector,
 )
 
-PAST_WORDS = 16  # of a tile's rows, unless one row is longer
+PAST_WORDS = 16  # in a tile's rows, unless one row is longer
 MAX_SWEEPS = 2**27  # which the counter of Philox has room for
 
 

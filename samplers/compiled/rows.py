@@ -24,10 +24,10 @@ from latticework.samplers.compiled.bit_rows import (
     STEPS_OF_LOW,
     add_row,
     carry_to_high,
-    count_step,
+    count_states,
+    pack_flags,
     pack_row,
     unpack_row,
-    words_of,
 )
 from latticework.samplers.compiled.bits import (
     SEED_BYTES,
@@ -56,11 +56,11 @@ from latticework.samplers.compiled.vectors import (
     store_vector,
 )
 
-TILE_WORDS = 128  # of the rows of a tile, at most, unless one row is longer
+TILE_WORDS = 128  # at most in the rows of a tile, unless one row is longer
 Words = NDArray[np.uint64]
 
 
-class Rows(NamedTuple):
+class LatticeRows(NamedTuple):
     """The numbers that a sweep reads. Masks are of a whole tile, one row after another."""
 
     shifts: NDArray[np.int64]  # [axes, 2], as in LatticeForm
@@ -68,14 +68,16 @@ class Rows(NamedTuple):
     masks: Words  # [passes, words], the sites of each pass
     paired: bool
     row: int  # words of a row
-    rows: int  # of a tile, at most
+    rows: int  # at most in a tile
     margin: int  # words on both sides of a half, so that missing neighbours can be read
     planes: Words  # [groups, vectors or 1, planes, values * terms, 8], by `bit_planes`
     terms: int
     stride: int  # bytes from the planes of a vector to those of the next one, or 0
 
 
-def rows_of(form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WORDS) -> Rows:
+def pack_lattice(
+    form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WORDS
+) -> LatticeRows:
     """The arrays of a lattice, with the chances of each group of chains.
 
     Sites whose probabilities are NaN are in no pass.
@@ -87,7 +89,7 @@ def rows_of(form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WO
 
     def repeat_rows(mask: NDArray) -> Words:
         """Bits `[..., sites]` as the words of a tile."""
-        tile = np.tile(words_of(mask), rows)
+        tile = np.tile(pack_flags(mask), rows)
         return np.pad(tile, [(0, 0)] * (tile.ndim - 1) + [(0, words - rows * row)])
 
     unknown = np.isnan(chances[0].probability).any(axis=(1, 2))
@@ -108,7 +110,7 @@ def rows_of(form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WO
                 planes[group, :, plane] = tile.reshape(-1, vectors, WORDS).swapaxes(0, 1)
     planes = copy_aligned(planes)
     farthest = int(abs(form.shifts).max(initial=0))
-    return Rows(
+    return LatticeRows(
         shifts=form.shifts,
         joins=copy_aligned(repeat_rows(joins)),
         masks=copy_aligned(repeat_rows(masks)),
@@ -240,7 +242,7 @@ def sweep_rows(first, last, f, flips, group, rows, x, keys, sums):
     work, steps, size = make_work(f, sums.total.shape[0] > 0), keys.shape[0], f.masks.shape[1]
     each = 2 if f.paired else 1
     half, here, most = 8 * (2 * f.margin + size), 8 * f.margin, f.rows * each
-    tiles = (group + most - 1) // most  # of a group
+    tiles = (group + most - 1) // most  # in a group
     for tile in range(first, last):
         chains = min(most, group - tile % tiles * most)
         start, words = tile // tiles * group + tile % tiles * most, (chains + each - 1) // each
@@ -284,10 +286,9 @@ def load_tile(work, f, rows, x):
     for c in range(rows.shape[0]):
         pack_row(work.lines, c % each * size + c // each * f.row, x, rows[c])
     for k in range(size):
-        one, other = work.lines[k], work.lines[size + k]
-        m, n = f.masks[0, k], f.masks[1, k]
-        work.x[f.margin + k] = (one & m) | (other & n) if f.paired else one
-        work.x[3 * f.margin + size + k] = (one & n) | (other & m)
+        p, q, m, n = work.lines[k], work.lines[size + k], f.masks[0, k], f.masks[1, k]
+        work.x[f.margin + k] = (p & m) | (q & n) if f.paired else p
+        work.x[3 * f.margin + size + k] = (p & n) | (q & m)
 
 
 @lean
@@ -306,7 +307,7 @@ def add_to_total(work, f, words, total, start, chains, t, steps):
     each, size = 2 if f.paired else 1, f.masks.shape[1]
     for side in range(each):
         here = 8 * (f.margin + side * (2 * f.margin + size))
-        count_step(work.low, 8 * side * size, work.x, here, 8 * words)
+        count_states(work.low, 8 * side * size, work.x, here, 8 * words)
     if (t + 1) % STEPS_OF_LOW == 0 or t == steps - 1:
         for side in range(each):
             carry_to_high(work.high, work.low, 8 * side * size, 8 * words)

@@ -8,11 +8,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
-from latticework.samplers.compiled.bits import MAX_NEIGHBOURS, Chances, count_terms
-from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
+from latticework.samplers.compiled.bits import MAX_NEIGHBOURS
+from latticework.samplers.compiled.compiled_sampler import (
+    GroupTwin,
+    Keys,
+    Position,
+    SameForms,
+    Sums,
+)
 from latticework.samplers.compiled.jit import over_chains
-from latticework.samplers.compiled.rows import TILE_WORDS, Rows, rows_of, sweep_rows
-from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
+from latticework.samplers.compiled.rows import TILE_WORDS, LatticeRows, pack_lattice, sweep_rows
+from latticework.samplers.compiled.sweep_chances import chances_of
+from latticework.samplers.sweep import MetropolisSweep
 
 NANOSECONDS = 0.08  # for a site, roughly
 
@@ -38,7 +45,7 @@ class LatticeSweepTwin(GroupTwin):
         sums: Sums,
     ) -> None:
         flips = isinstance(self.sampler, MetropolisSweep)
-        lattice = _rows_of_forms(_SameForms(forms), flips)
+        lattice = _rows_of_forms(SameForms(forms), flips)
         groups, size = rows.shape
         chains = lattice.rows * (2 if lattice.paired else 1)
         tiles, work = groups * -(-size // chains), NANOSECONDS * x.size * len(keys)
@@ -56,68 +63,15 @@ def refuse_degree(form: LatticeForm) -> str:
     )
 
 
-def gibbs_chances(odds: NDArray[np.float64]) -> Chances:
-    """The probability of 1, whatever the present value, from the log-odds `[kinds, numbers]`."""
-    odds = pad_numbers(odds)
-    with np.errstate(over="ignore"):
-        probability = 1 / (1 + np.exp(-odds))
-    return Chances(probability[:, None], np.zeros((len(odds), 2, odds.shape[1]), bool))
-
-
-def metropolis_chances(groups: list[NDArray[np.float64]]) -> list[Chances]:
-    """The probabilities of a flip by the rule of `samplers.sweep`, from `[kinds, numbers]` of each.
-
-    A site at its unlikely value flips for certain. One at its likely value flips with probability
-    exp(-|log-odds|), and this may be tried at both values: the certain flip comes on top. But where
-    both values are nearly as likely, a tie, either value has a probability of its own. All groups
-    have that if one has it.
-    """
-    gains = [np.stack((odds, -odds), 1) for odds in map(pad_numbers, groups)]  # of both values
-    ties = [np.abs(gain) <= TIE_NATS for gain in gains]
-    valued = any((tie & (gain != 0)).any() for tie, gain in zip(ties, gains, strict=True))
-    chances = []
-    for tie, gain in zip(ties, gains, strict=True):
-        share = np.where(tie, TIE_SHARE, 1.0)
-        if valued:
-            probability = share * np.exp(np.minimum(gain, 0))
-        else:
-            probability = (share * np.exp(-np.abs(gain)))[:, :1]
-        chances.append(Chances(probability, (gain >= 0) & ~tie))
-    return chances
-
-
-def pad_numbers(odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log-odds `[kinds, terms]`; those of numbers of neighbours that no site has are 0."""
-    terms = count_terms(odds.shape[1] - 1)
-    return np.pad(odds, ((0, 0), (0, terms - odds.shape[1])))
-
-
-class _SameForms:
-    """Forms, equal to a tuple of these objects only."""
-
-    def __init__(self, forms: tuple[LatticeForm, ...]) -> None:
-        self.forms, self.ids = forms, tuple(map(id, forms))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameForms) and self.ids == other.ids
-
-    def __hash__(self) -> int:
-        return hash(self.ids)
-
-
 @lru_cache(maxsize=16)
-def _rows_of_forms(of: _SameForms, metropolis: bool) -> Rows:
-    return metropolis_rows(of.forms) if metropolis else gibbs_rows(of.forms)
+def _rows_of_forms(of: SameForms, metropolis: bool) -> LatticeRows:
+    return lattice_rows(of.forms, metropolis)
 
 
-def gibbs_rows(forms: tuple[LatticeForm, ...], tile_words: int = TILE_WORDS) -> Rows:
+def lattice_rows(
+    forms: tuple[LatticeForm, ...], metropolis: bool, tile_words: int = TILE_WORDS
+) -> LatticeRows:
     """The arrays for sweeps of chains on these forms, which differ in their log-odds only."""
-    degree = int(forms[0].degree.max())
-    chances = [gibbs_chances(form.odds[:, : degree + 1]) for form in forms]
-    return rows_of(forms[0], chances, tile_words)
-
-
-def metropolis_rows(forms: tuple[LatticeForm, ...]) -> Rows:
-    """`gibbs_rows` for Metropolis' rule."""
-    degree = int(forms[0].degree.max())
-    return rows_of(forms[0], metropolis_chances([form.odds[:, : degree + 1] for form in forms]))
+    numbers = int(forms[0].degree.max()) + 1
+    odds = [form.odds[:, :numbers] for form in forms]
+    return pack_lattice(forms[0], chances_of(odds, metropolis), tile_words)

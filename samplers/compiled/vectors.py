@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from latticework.samplers.compiled.jit import lean
 
-WORDS, BYTES, BITS = 8, 64, 512  # of a vector
+WORDS, BYTES, BITS = 8, 64, 512  # each vector has so many
 INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LLVM_VECTOR = ir.VectorType(INT64, WORDS)
 UNDEFINED, ZEROS = ir.Constant(LLVM_VECTOR, ir.Undefined), ir.Constant(LLVM_VECTOR, None)
@@ -146,7 +146,7 @@ def shift_down(typing, x, bits):
 
 
 @intrinsic
-def multiply(typing, x, word):
+def multiply_words(typing, x, word):
     """Each word times `word`, modulo 2^64."""
 
     def generate(context, builder, sig, args):
