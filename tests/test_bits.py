@@ -331,7 +331,18 @@ def test_graphs_that_columns_do_not_serve():
     unequal = lw.Graph([[0, 1], [1, 2]], [0.5, 0.4])
     hub = lw.Graph([[0, i] for i in range(1, 9)], 0.5)
     for model, chains in ((SIGNED["torus"], 7), (unequal, 64), (hub, 64)):
-        assert twin.columns((model.form(),), chains) is None
+        assert not twin.prefers_columns((model.form(),), chains)
+    assert twin.prefers_columns((SIGNED["torus"].form(),), 8)
+
+
+def test_hot_levels_of_a_signed_graph_make_one_step():
+    """The other levels alone are fewer chains than columns are made for."""
+    sampler = lw.Tempered(lw.GibbsSweep(), schedule=[b / 8 for b in range(1, 9)], steps=2, hot=0.5)
+    twin, model = find_compiled_kernel(sampler, SIGNED["torus"]), SIGNED["torus"]
+    state, rng = twin.init(torch.zeros(1, 36), model), Generator()
+    before = state.kernel.x.clone()
+    state, _ = twin.step(state, model, rng)
+    assert (state.kernel.x != before).any(1).all()
 
 
 # Every processor.
@@ -375,3 +386,46 @@ def test_states_are_the_same_on_every_processor():
         assert done.returncode == 0, done.stderr
         hashes.add(done.stdout)
     assert len(hashes) == 1
+
+
+# Long runs.
+
+
+@pytest.mark.parametrize("kind", ["lattice", "graph"])
+def test_rare_ones_come_as_often_as_they_should(kind):
+    """In 10^9 decisions without couplings, all of which the last 28 bits of p decide."""
+    p, sites, chains, steps = 1e-5, 4096, 128, 2000
+    bias = math.log(p / (1 - p)) / 2
+    if kind == "lattice":
+        model = lw.Lattice((64, 64), 0.0, bias)
+    else:
+        model = lw.Graph(np.empty((0, 2), int), 1.0, bias, sites)
+    twin = find_compiled_kernel(lw.GibbsSweep(), model)
+    state = twin.at(torch.zeros(chains, sites), model)
+    _, sums = twin.advance(state, model, Generator().manual_seed(4), steps, SumRequest(total=True))
+    expected = p * sites * chains * steps
+    assert abs(sums.total.sum(dtype=float) - expected) < 4.5 * expected**0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
+@pytest.mark.parametrize("kind", ["lattice", "graph"])
+def test_energies_are_those_of_kaufmans_formula(kind, sampler):
+    """The torus, and a graph with couplings of both signs that a change of spins makes of it."""
+    from workshop.references import tori
+
+    strength, side, chains, steps = 0.4, 32, 256, 20_000
+    truth = tori.kaufman(side, side, strength)
+    model = lw.Lattice((side, side), strength / 2)
+    if kind == "graph":
+        graph, rng = signed_torus(side, strength), np.random.default_rng(1)
+        spins = rng.choice([-1, 1], side**2)
+        model = lw.Graph(graph.edges, strength * spins[graph.edges].prod(1))
+    twin, rng = find_compiled_kernel(sampler, model), Generator().manual_seed(5)
+    state = twin.at(model.domain.uniform(chains, rng), model)
+    energies = []
+    for _ in range(40):
+        state, _ = twin.advance(state, model, rng, steps // 40)
+        energies.append(model.log_prob(state.x).double())
+    means = torch.stack(energies[8:]).mean(0)
+    assert abs(means.mean() - truth.energy) < 4.5 * means.std() / chains**0.5

@@ -797,6 +797,7 @@ def test_an_infinite_domain_needs_a_first_level_above_0():
     ("kernel", "name"),
     [
         (lw.GibbsSweep(), "lattice"),
+        (lw.MetropolisSweep(), "ferromagnet"),
         (lw.GWG(), "dense_ising"),
         (lw.Gibbs(), "lattice_potts"),
         (lw.MetropolisSweep(), "lattice_potts"),

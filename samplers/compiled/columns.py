@@ -56,7 +56,7 @@ def pack_graph(sites: SignedSites, chances: list[Chances], chains: int) -> Graph
     exists = (sites.near[at] >= 0) & real[:, None]
     near = np.where(exists, place[sites.near[at]], len(order)).astype(np.int32)
     negative = exists & sites.negative[at]
-    known = ~np.isnan(np.asarray(sites.odds[0])).any(axis=1)[sites.kind]
+    known = ~np.asarray(np.isnan(sites.odds[0]).any(axis=1))[sites.kind]
     kind = sites.kind[at].reshape(-1, WORDS)  # a vector's words in a row
     planes = pack_planes(chances, chains, kind[:, :1] if by_kind else kind, by_kind)
     first = kind[:, 0] if by_kind else np.arange(len(kind))
@@ -114,8 +114,8 @@ def pack_planes(
     for plane, bits in enumerate(zip(*map(bit_planes, chances), strict=True)):
         lane_bits = np.stack(bits)[group]  # [lanes, kinds, values * terms]
         packed = np.packbits(lane_bits, axis=0, bitorder="little")
-        words = np.moveaxis(packed.reshape(-1, 8, kinds, values * terms), 1, -1)
-        words = np.ascontiguousarray(words).view(np.uint64)[..., 0]  # [blocks, kinds, terms]
+        eights = np.moveaxis(packed.reshape(-1, 8, kinds, values * terms), 1, -1)
+        words = np.ascontiguousarray(eights).view(np.uint64)[..., 0]  # [blocks, kinds, terms]
         if by_kind:
             planes[:, :, plane] = words[..., None]
         else:

@@ -12,7 +12,6 @@ from latticework.samplers.compiled.sweep_chances import chances_of
 from latticework.samplers.compiled.vectors import BYTES, WORDS
 
 MAX_DEGREE = 7  # three bits hold their number
-MIN_CHAINS = 8  # below, most bits of a word would be idle
 MAX_PLANE_BYTES = 2**27
 
 
@@ -24,7 +23,7 @@ def find_columns(of: SameForms, metropolis: bool, chains: int) -> GraphColumns |
     their signs, and a site must have at most seven of them.
     """
     groups = len(of.forms)
-    if groups * chains < MIN_CHAINS or not _is_signed(of.forms[-1]):
+    if not _is_signed(of.forms[-1]):
         return None
     sites = signed_sites(of.forms)
     terms = count_terms(sites.near.shape[1]) * (2 if metropolis else 1)

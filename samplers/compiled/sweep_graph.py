@@ -36,6 +36,7 @@ CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
 NANOSECONDS = 0.1  # for a site of a chain, by `compiled.columns`, roughly
+MIN_CHAINS = 8  # for `compiled.columns`: of fewer, most bits of a word would be idle
 MANY = 128  # neighbours of a site, which are added in single precision at most
 
 
@@ -58,7 +59,7 @@ class GraphSweepTwin(GroupTwin):
     ) -> GraphSweepState:
         x, fields = state.x.numpy(), state.fields.numpy()
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        if self.columns((form,), len(x)) is not None:
+        if self.prefers_columns((form,), len(x)):
             self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums)
             return state
         if len(x) == 1:
@@ -70,14 +71,18 @@ class GraphSweepTwin(GroupTwin):
         return state
 
     def columns(self, forms: tuple[GraphForm, ...], chains: int) -> GraphColumns | None:
-        """The arrays of sweeps in bits, if these serve so many chains on each of the forms."""
+        """The arrays of sweeps in bits of so many chains on each of the forms, if there are any."""
         metropolis = isinstance(self.sampler, MetropolisSweep)
         return find_columns(SameForms(forms), metropolis, chains)
+
+    def prefers_columns(self, forms: tuple[GraphForm, ...], chains: int) -> bool:
+        many = len(forms) * chains >= MIN_CHAINS
+        return many and self.columns(forms, chains) is not None
 
     def serves_groups(
         self, state: GraphSweepState, forms: tuple[GraphForm, ...], chains: int
     ) -> bool:
-        return self.columns(forms, chains) is not None
+        return self.prefers_columns(forms, chains)
 
     def run_groups(
         self,
