@@ -5,10 +5,10 @@ cache is `cache`, else data/cache in a checkout, which git ignores, else the use
 
 A file whose checksum is wrong is an error. It is left as it is, and no other place is searched.
 Checksums are the md5 that the publishers and torchvision give, or those of files that only the data
-root offers. They detect truncated files and mix-ups, not malice. A file of which no authentic copy
-is at hand has none: Omniglot's chardata.mat and the whole table of Online News were never at hand,
-and the archive of BlogFeedback was packed again. Its loader checks its columns and rows, or its
-images, and nothing more.
+root offers. They detect truncated files and mix-ups, not malice. Omniglot's chardata.mat, the whole
+table of Online News and the archive of BlogFeedback have no checksum: no authentic copy was at
+hand, and the archive was packed again. Their loaders check columns and rows, or images, and
+nothing more.
 """
 
 from __future__ import annotations

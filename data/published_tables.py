@@ -26,7 +26,7 @@ from latticework.data.published import PublishedData
 from latticework.data.splits import Table, split, unit_range
 
 log = logging.getLogger(__name__)
-MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of the training rows of fewer may be none
+MIN_LIMIT_ROWS = 100  # rows of a limit: 1 % of fewer training rows may be no row
 
 
 class Content(NamedTuple):
@@ -35,10 +35,10 @@ class Content(NamedTuple):
     tested: NDArray | None = None  # [n], whether it is in the publisher's test part
 
 
-def forms(plain: Source) -> list[Source]:
+def file_forms(plain: Source) -> list[Source]:
     """The file, and its compressed forms, which are searched for but not downloaded.
 
-    Whoever compressed the file, its content has the checksum of the plain one.
+    The content of a compressed file has the checksum of the plain one.
     """
     packed = replace(plain, urls=(), origin=plain.help, packed=True)
     return [plain, *(replace(packed, name=plain.name + end) for end in UNPACK)]
@@ -188,7 +188,7 @@ def sklearn_table(binary: bool) -> tuple[Content, str]:
     return Content(table.data, targets), f"scikit-learn's {name}"
 
 
-def one_hot(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
+def one_hot_columns(frame: pd.DataFrame, numbers: list[str], categories: list[str]) -> pd.DataFrame:
     """The numeric columns, then a 0/1 column for each value of each category."""
     dummies = pd.get_dummies(frame[categories], columns=categories, dtype=float)
     return pd.concat([frame[numbers].astype(float), dummies], axis=1)

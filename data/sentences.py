@@ -117,10 +117,11 @@ def read_references(root: str | None) -> dict[str, list[Sentence]]:
         MissingFileError: if a file is missing.
         DamagedFileError: if a file is not a text, or has no sentence.
     """
-    return {
-        corpus: [normalise(line) for line in _lines(find(source, root), source)]
-        for corpus, source in Sentences.sources.items()
-    }
+    references = {}
+    for corpus, source in Sentences.sources.items():
+        lines = _lines(find(source, root), source)
+        references[corpus] = [normalise(line) for line in lines]
+    return references
 
 
 def _lines(path: Path, source: Source) -> list[str]:
@@ -200,18 +201,20 @@ class Sentences:
         for corpus, sentences in references.items():
             rng = derive(self.seed, f"sentences of {corpus}")
             fit = {s for s in sentences if eligible(s) and UNKNOWN not in s}
-            pool = sorted(fit)  # a set has no order of its own
+            pool = sorted(fit)  # a set has no fixed order
             if len(pool) < self.count // 2:
                 raise ValueError(
                     f"count={self.count} needs {self.count // 2} sentences of {corpus} with "
                     f"{SHORTEST} to {LONGEST} words, none of them unknown; of its "
-                    f"{len(sentences):,} sentences {len(pool)} are such: take a smaller data.count"
+                    f"{len(sentences):,} sentences {len(pool)} are fit: take a smaller data.count"
                 )
             drawn = torch.randperm(len(pool), generator=rng)[: self.count // 2]
             blanks += [self._mask(pool[i], corpus, rng) for i in drawn.tolist()]
         taken = {blank.words for blank in blanks}
-        references = {c: [s for s in kept if s not in taken] for c, kept in references.items()}
-        return Infilling(blanks, references, variant, replaced)
+        rest_of_corpora = {}
+        for corpus, sentences in references.items():
+            rest_of_corpora[corpus] = [words for words in sentences if words not in taken]
+        return Infilling(blanks, rest_of_corpora, variant, replaced)
 
     def _mask(self, words: Sentence, corpus: str, rng: torch.Generator) -> Blanks:
         inner = range(1, len(words) - 1)

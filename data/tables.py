@@ -19,8 +19,8 @@ from latticework.data.published_tables import (
     Content,
     Parted,
     PublishedTable,
-    forms,
-    one_hot,
+    file_forms,
+    one_hot_columns,
     require,
 )
 from latticework.data.splits import unit_range
@@ -56,7 +56,7 @@ class COMPAS(PublishedTable):
         "c_charge_degree",
         "score_text",
     ]
-    choices: ClassVar[list[Source]] = forms(
+    choices: ClassVar[list[Source]] = file_forms(
         Source(
             "compas-scores-two-years.csv",
             ("compas", "."),
@@ -80,7 +80,7 @@ class COMPAS(PublishedTable):
             & frame.score_text.notna()
         ]
         targets = selected.two_year_recid.to_numpy(np.float64)
-        return Content(one_hot(selected, self.numbers, ["race", "sex"]), targets)
+        return Content(one_hot_columns(selected, self.numbers, ["race", "sex"]), targets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +114,14 @@ class Adult(Parted):
         settings: dict = {"header": None, "skipinitialspace": True, "comment": "|"}
         parts = []
         for name, md5, rows in self.files:
-            choices = forms(Source(name, ("adult", "."), (md5,), (f"{UCI}/adult/{name}",)))
+            choices = file_forms(Source(name, ("adult", "."), (md5,), (f"{UCI}/adult/{name}",)))
             parts.append(self.frame(choices, (rows, len(self.columns)), **settings))
         frame = pd.concat(parts, ignore_index=True).set_axis(self.columns, axis=1)
         tested = np.repeat([False, True], list(map(len, parts)))
         selected = (frame != "?").all(axis=1)
         frame = frame[selected]
         targets = frame.income.str.startswith(">").to_numpy(np.float64)
-        features = one_hot(frame, self.numbers, self.categories)
+        features = one_hot_columns(frame, self.numbers, self.categories)
         return Content(features, targets, tested[selected])
 
 
@@ -143,7 +143,7 @@ class News(PublishedTable):
     )
     choices: ClassVar[list[Source]] = [
         archive,  # only it is downloaded: the publisher does not offer the CSV alone
-        *forms(Source("OnlineNewsPopularity.csv", archive.folders, origin=archive.urls[0])),
+        *file_forms(Source("OnlineNewsPopularity.csv", archive.folders, origin=archive.urls[0])),
     ]
 
     def expected_columns(self) -> list[str]:
@@ -174,7 +174,7 @@ class NewsPartial(PublishedTable):
 
     name: ClassVar[str] = "news_partial (24,356 of 39,644 rows)"
     shape: ClassVar[tuple[int, int]] = (24_356, 63)
-    choices: ClassVar[list[Source]] = forms(
+    choices: ClassVar[list[Source]] = file_forms(
         Source(
             "OnlineNewsPopularity_partial.csv",
             ("online_news", "."),

@@ -130,9 +130,9 @@ def _format_numbers(numbers: Sequence[KeyNumber], *, has_spreads: bool) -> str:
             values.append(number.value)
     if texts:  # chains that disagree may each have their own, such as an infinite R-hat
         texts |= {format_estimate(Estimate(value)) for value in values}
-        first, *others = sorted(texts)
+        first, *further = sorted(texts)
         is_short = len(texts) <= MAX_LISTED_TEXTS
-        return ", ".join([first, *others]) if is_short else f"{first} and {len(others)} others"
+        return ", ".join([first, *further]) if is_short else f"{first} and {len(further)} others"
     if len(values) > 1:
         return format_estimate(estimate(values)._replace(runs=None))
     return format_estimate(Estimate(values[0], None if has_spreads else numbers[0].error))
@@ -173,14 +173,16 @@ def _new_table(headings: Sequence[str], left: Collection[int]) -> Table:
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     for place, heading in enumerate(headings):
-        table.add_column(_plain(heading), vertical="bottom", overflow="fold")  # nothing is cut off
+        table.add_column(
+            _plain_text(heading), vertical="bottom", overflow="fold"
+        )  # nothing is cut off
         if place not in left:
             table.columns[-1].justify = "right"
     return table
 
 
 def _add_row(table: Table, cells: Sequence[str]) -> None:
-    table.add_row(*map(_plain, cells))
+    table.add_row(*map(_plain_text, cells))
 
 
 def _show(title: str, table: Table, note: str) -> None:
@@ -189,12 +191,12 @@ def _show(title: str, table: Table, note: str) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
-    heading = _plain(title)
+    heading = _plain_text(title)
     heading.stylize("bold")
-    console.print("", heading, table, _plain(note.strip()), "", sep="\n")
+    console.print("", heading, table, _plain_text(note.strip()), "", sep="\n")
 
 
-def _plain(text: str) -> Text:
+def _plain_text(text: str) -> Text:
     """Return a text of records for the terminal: without markup and control characters."""
     from rich.text import Text
 

@@ -1,14 +1,15 @@
 """Abilities of models besides their log-probability: data in rows, predictions, rates, blanks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    pass
 from latticework.models.base import EnergyModel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class DataModel(EnergyModel):
@@ -64,3 +65,46 @@ class NearQuadratic(ABC):
     @abstractmethod
     def log_quadratic(self) -> EnergyModel:
         """A log-quadratic model close to this one, with W as its `weight`."""
+
+
+class KnownTarget(ABC):
+    """A target whose means and independent draws are known, as those of `latticework.reference`."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def model(self) -> EnergyModel: ...
+
+    @property
+    @abstractmethod
+    def log_z(self) -> float | None:
+        """The log normaliser; None where it is not known exactly."""
+
+    @property
+    @abstractmethod
+    def draws(self) -> Tensor:
+        """Independent draws `[n, *domain.shape]`; none (n = 0) where there are none."""
+
+    @property
+    @abstractmethod
+    def log_prob(self) -> Tensor:
+        """Log pi of the draws, `[n]`, float64."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The mean of x, `[*domain.shape]`, float64."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> Mapping[str, Any]:
+        """Means with `value` and `error`: `energy` and `energy variance` of log pi, and others."""
+
+    @abstractmethod
+    def moment_functions(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """The moments other than those of log pi, as functions of states."""
+
+    @abstractmethod
+    def compare(self, result: Any) -> "pd.DataFrame":
+        """A row a mean of a result: truth, estimate, error, MCSE."""

@@ -51,10 +51,16 @@ class EnergyModel(RenamedMethods, nn.Module, ABC):
     domain: Domain
     flip_bound: float = math.inf  # no flip changes the log-probability by more, where it is known
     untrained: bool = False  # its weights are random and meant to be learned
+    # Whether the differences of all sites are in closed form, at about the cost of one evaluation.
+    closed_differences: bool = False
     quadratic: bool = False  # log pi is a quadratic polynomial of x, as `gradient` differentiates
     names: tuple[Hashable, ...] | None = None  # names of the sites, where they have some
     labels: tuple[tuple[Hashable, ...], ...] | None = None  # labels of the values of each site
     chains: int | None = None  # how many states it evaluates together, if each has its own target
+
+    def list_edges(self) -> Tensor | None:
+        """The coupled pairs of sites `[m, 2]`, each once; None if the model has no graph."""
+        return None
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

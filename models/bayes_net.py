@@ -99,7 +99,7 @@ class BayesNet(Predictor):
             inputs, version, columns = self._kept
             if inputs is self.inputs and version == inputs._version:
                 return columns
-        # Also where the inputs were loaded, changed in place or moved to another device.
+        # Made again where the inputs were loaded, changed in place or moved to another device.
         parts = [rows for _, rows in self._chunks(1, self.rows)]
         columns = Columns(self.inputs, parts, split=self.rows >= self._units())
         self._kept = self.inputs, self.inputs._version, columns
@@ -137,7 +137,7 @@ class BayesNet(Predictor):
         total = torch.zeros_like(errors)  # sum_j g_j
         ahead = torch.zeros_like(second).mT  # [chains, 1, hidden], sum_j g_j p_uj
         # sum_j g_j f_j p_uj (1 - p_uj)
-        below, rest = torch.zeros_like(whole), torch.zeros_like(few)
+        below, below_few = torch.zeros_like(whole), torch.zeros_like(few)
         for chains, rows in self._chunks(len(x), self.rows):
             p = columns.times(rows, whole[chains], few[chains]).sigmoid_()
             prediction = add_product(offset[chains], p, second[chains]).sigmoid_()
@@ -147,8 +147,8 @@ class BayesNet(Predictor):
             total[chains] += g.sum((1, 2))
             ahead[chains].baddbmm_(g, p)
             p.addcmul_(p, p, value=-1)
-            columns.add_back(rows, g, p, below[chains], rest[chains])
-        below = columns.full(below, rest).mul_(second.mT).mul_(2)
+            columns.add_back(rows, g, p, below[chains], below_few[chains])
+        below = columns.full(below, below_few).mul_(second.mT).mul_(2)
         ahead = ahead.squeeze(1).mul_(2).sub_(total.unsqueeze(1))
         grad = torch.cat([below.flatten(1), ahead, total.unsqueeze(1)], 1)
         # Now the factor of g, and the 2 of the weights 2x - 1.

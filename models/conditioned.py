@@ -46,6 +46,7 @@ class Conditioned(EnergyModel):
         super().__init__()
         self.model, self.evidence, self.domain = model, evidence, evidence.domain
         self.quadratic = model.quadratic
+        self.closed_differences = model.closed_differences
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(self.evidence.fill_in(x))

@@ -1,6 +1,6 @@
 """Products of a tall matrix, many of whose columns hold one value in most rows.
 
-One-hot categories and counts of rare words are such columns, also when standardised: 77 of Adult's
+Examples are one-hot categories and counts of rare words, also when standardised: 77 of Adult's
 88 and 224 of Blog Feedback's 276. Let u_c be the usual value of column c, and e_rc the deviation of
 row r from it. Then
 

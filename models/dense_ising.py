@@ -32,6 +32,7 @@ class DenseIsing(EnergyModel):
     a diagonal is a constant that only misleads the gradient).
     """
 
+    closed_differences = True
     quadratic = True
     offset = 0.0  # the share of known sites (`condition_on`) in log pi
 

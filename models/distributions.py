@@ -183,7 +183,7 @@ def draw_categorical(weights: Tensor, rng: Generator, draws: int = 1) -> Tensor:
     """Indices drawn in proportion to non-negative `weights`, `[..., n] -> [..., draws]`.
 
     Draws are with replacement, by inverse transform in double precision, so an entry of weight zero
-    is never drawn. Of many entries, a block is drawn first, then one of its entries.
+    is never drawn. With many entries, a block is drawn first, then one of its entries.
     """
     n = weights.shape[-1]
     if n < (COLUMNS // 2 if isinstance(rng, Tape) else TWO_STAGES_FROM):

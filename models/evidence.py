@@ -1,4 +1,4 @@
-"""Which sites of a model have known values, and what these are."""
+"""Known values at some sites of a model."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ Known = Mapping[Any, Any] | Tensor
 
 
 class Evidence(nn.Module):
-    """Which sites are free, and the values of the others, of all chains or of each."""
+    """The free sites, and the values of the others: the same for all chains, or each chain's."""
 
     free: Tensor
     known: Tensor

@@ -5,8 +5,8 @@
 Variables may have different numbers of values. States are in {0, 1} if all have two, else one-hot,
 on `Mixed` where the numbers differ. Between the states, log
 pi is continued as the polynomial that is linear in each variable, so the gradient gives the changes
-by one move exactly. A table may hold zeros. Such a model has no gradient, and Gibbs sampling, which
-reads the tables of one site, is for it.
+by one move exactly. A table may hold zeros. Then there is no gradient, and Gibbs sampling,
+which reads the tables of one site, is the choice.
 """
 
 import math
@@ -46,6 +46,7 @@ class Factors(EnergyModel):
     exist, tables that do not fit their scopes or each other, NaN or +inf.
     """
 
+    closed_differences = True
     flat: Tensor
     start: Tensor
     scope: Tensor
@@ -126,7 +127,7 @@ class Factors(EnergyModel):
     def from_pgmpy(cls, network: Any, beta: float = 1.0) -> "Factors":
         """Beta times the logarithms of the tables of a Bayesian or Markov network of pgmpy.
 
-        Its variables become `names` and their states `labels`. Those of one state are left out.
+        Its variables become `names` and their states `labels`. Variables of one state are left out.
         Raises ValueError for a network that pgmpy's `check_model` refuses, such as one that lacks a
         table, and if two tables list the states of a variable differently.
         """
@@ -200,7 +201,7 @@ class Factors(EnergyModel):
         for scope, _ in reversed(self.factors):
             for site in scope:
                 near[site] |= dict.fromkeys(scope)
-        found = set()
+        windows = set()
         for scope in [*(scope for scope, _ in self.factors), *((i,) for i in range(len(near)))]:
             for first in range(max(1, len(scope) - sites + 1)):
                 block = dict.fromkeys(scope[first : first + sites])
@@ -208,8 +209,8 @@ class Factors(EnergyModel):
                     missing, around = sites - len(block), (j for i in block for j in near[i])
                     more = _different_sites(around, block, missing)
                     block |= more or _different_sites(range(len(near)), block, missing)
-                found.add(tuple(sorted(block)))
-        return torch.tensor(sorted(found), device=self.flat.device)
+                windows.add(tuple(sorted(block)))
+        return torch.tensor(sorted(windows), device=self.flat.device)
 
     def table(self, f: int) -> Factor:
         """Factor `f` as it is now."""
@@ -229,7 +230,7 @@ class Factors(EnergyModel):
         return made.to(self.flat.device)
 
     def restrict(self, evidence: "Evidence") -> "Factors":
-        """Tables at the known values. Those without a free variable make one number."""
+        """Tables at the known values. Tables without a free variable become one number."""
         codes = self._codes(evidence.state)[0].tolist()
         place = {site: k for k, site in enumerate(evidence.free.tolist())}
         factors, constant = [], 0.0

@@ -33,6 +33,7 @@ class FactorialHMM(EnergyModel):
 
     weight: Tensor
     observed: Tensor
+    closed_differences = True
     quadratic = True
 
     def __init__(

@@ -1,6 +1,6 @@
 """Updates of a matrix product x W after a few flips of x, one row of W a flip.
 
-An Ising model's field and an RBM's hidden inputs are such products. Adding rows costs less than the
+Examples are an Ising model's field and an RBM's hidden inputs. Adding rows costs less than the
 product when few sites flip.
 """
 

@@ -46,6 +46,7 @@ class Graph(EnergyModel):
     not exist, numbers that are not finite, and lengths that differ.
     """
 
+    closed_differences = True
     quadratic = True
     edges: Tensor
     starts: Tensor
@@ -193,6 +194,9 @@ class Graph(EnergyModel):
                 colour[i] = free
             self._colours = torch.tensor(colour)
         return self._colours.to(self.bias.device)
+
+    def list_edges(self) -> Tensor:
+        return self.edges
 
     def form(self) -> GraphForm:
         """Built once, and again where weights or biases have changed."""

@@ -219,13 +219,13 @@ def read_tables(file: str | Path) -> tuple[list[int], list[Factor]]:
         if more := len(list(words)):
             raise ValueError(f"{more} numbers follow its {len(tables)} tables")
     except StopIteration as error:
-        raise ValueError(f"{file} is no complete UAI file: it ends early") from error
+        raise ValueError(f"{file} is not a complete UAI file: it ends early") from error
     except IndexError as error:
         raise ValueError(
-            f"{file} is no complete UAI file: a scope has a variable that it does not declare"
+            f"{file} is not a complete UAI file: a scope has a variable that it does not declare"
         ) from error
     except ValueError as error:
-        raise ValueError(f"{file} is no complete UAI file: {error}") from error
+        raise ValueError(f"{file} is not a complete UAI file: {error}") from error
     return values, tables
 
 

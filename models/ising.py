@@ -22,6 +22,7 @@ from latticework.models.forms import LatticeForm, array, neighbour_lists
 from latticework.models.lattice import (
     colouring,
     joins,
+    list_lattice_edges,
     neighbour_sum,
     neighbour_table,
     require_sides,
@@ -54,6 +55,7 @@ class Lattice(EnergyModel):
     exists: Tensor
     degree: Tensor
     dense: Tensor | None
+    closed_differences = True
     quadratic = True
 
     def __init__(
@@ -109,6 +111,9 @@ class Lattice(EnergyModel):
     def colours(self) -> Tensor:
         return colouring(self.shape, self.periodic).to(self.bias.device)
 
+    def list_edges(self) -> Tensor:
+        return list_lattice_edges(self.neighbours, self.exists)
+
     def form(self) -> LatticeForm:
         """Built once, and again where the coupling or the bias has changed."""
         if self._formed is not None:
@@ -142,7 +147,7 @@ class Lattice(EnergyModel):
         return (spins * (pairs + self.bias)).sum(-1)
 
     def restrict(self, evidence: "Evidence") -> EnergyModel:
-        """The free sites are no lattice, but a graph."""
+        """The model of the free sites, as a graph."""
         near, exists = self.neighbours[:, 1::2], self.exists[:, 1::2]  # one direction of each axis
         sites = torch.arange(len(near), device=near.device).unsqueeze(1).expand_as(near)
         edges = torch.stack((sites, near), -1)[exists > 0]
@@ -213,7 +218,7 @@ def critical_lattice(
 ) -> Lattice:
     """A lattice whose coupling is `relative` times the critical one of the infinite square lattice.
 
-    That is ln(1 + sqrt(2)) / 2 an edge (L. Onsager, 1944), and half of it in s'Js.
+    The critical coupling is ln(1 + sqrt(2)) / 2 an edge (L. Onsager, 1944), and half of it in s'Js.
     """
     return Lattice(shape, relative * math.log(1 + math.sqrt(2)) / 4, bias, periodic)
 

@@ -87,3 +87,9 @@ def joins(shape: tuple[int, ...], periodic: bool) -> tuple[Tensor, Tensor]:
     if not shifts:
         return torch.empty(0, 2, dtype=torch.long), torch.empty(0, math.prod(shape)).byte()
     return torch.tensor(shifts), torch.stack(bits)
+
+
+def list_lattice_edges(neighbours: Tensor, exists: Tensor) -> Tensor:
+    """The edges `[m, 2]` of a lattice with these tables (`neighbour_table`), each once."""
+    site, axis = exists[:, 1::2].nonzero().unbind(1)  # one direction of each axis
+    return torch.stack((site, neighbours[site, 2 * axis + 1]), 1)

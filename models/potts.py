@@ -40,7 +40,13 @@ from latticework.models.forms import (
     array,
     neighbour_lists,
 )
-from latticework.models.lattice import colouring, neighbour_sum, neighbour_table, require_sides
+from latticework.models.lattice import (
+    colouring,
+    list_lattice_edges,
+    neighbour_sum,
+    neighbour_table,
+    require_sides,
+)
 
 
 def moves(field: Tensor, x: Tensor) -> Tensor:
@@ -95,6 +101,7 @@ class SparsePotts(EnergyModel):
     that hold it are -inf. Such a model has no gradient.
     """
 
+    closed_differences = True
     domain: Categorical
     bias: Tensor
     forbids: bool  # whether some states have probability 0
@@ -109,6 +116,9 @@ class SparsePotts(EnergyModel):
     @abstractmethod
     def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
         """Pairs of sites `[m, 2]`, and the coupling of each `[m]` or of all of them (scalar)."""
+
+    def list_edges(self) -> Tensor:
+        return self.edges_and_couplings()[0]
 
     @abstractmethod
     def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,8 +228,7 @@ class LatticePotts(SparsePotts):
         self.register_load_state_dict_post_hook(look_for_zeros)
 
     def edges_and_couplings(self) -> tuple[Tensor, Tensor]:
-        site, axis = self.exists[:, 1::2].nonzero().unbind(1)  # one direction of each axis
-        edges = torch.stack((site, self.neighbours[site, 2 * axis + 1]), 1)
+        edges = list_lattice_edges(self.neighbours, self.exists)
         return edges, self.bias.new_tensor(self.coupling)
 
     def neighbours_of(self, sites: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,6 +277,7 @@ class DensePotts(EnergyModel):
     (they would only repeat the bias).
     """
 
+    closed_differences = True
     quadratic = True
 
     def __init__(self, coupling: Tensor, num_values: int, bias: Tensor | float = 0.0) -> None:
@@ -371,8 +381,8 @@ def critical_potts(
 ) -> LatticePotts:
     """A lattice whose coupling is `relative` times the critical one of the infinite square lattice.
 
-    That is ln(1 + sqrt(num_values)) (R. B. Potts, 1952). The transition is continuous for up to 4
-    values, and of first order for more.
+    The critical coupling is ln(1 + sqrt(num_values)) (R. B. Potts, 1952). The transition is
+    continuous for up to 4 values, and of first order for more.
     """
     coupling = relative * math.log(1 + math.sqrt(num_values))
     return LatticePotts(shape, num_values, coupling, periodic=periodic)

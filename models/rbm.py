@@ -33,6 +33,7 @@ class RBM(EnergyModel):
     at 0. The model is `untrained` until a state is loaded, or the attribute is set to False.
     """
 
+    closed_differences = True
     offset = 0.0  # the share of known units (`condition_on`) in log p
 
     def __init__(self, visible: int = 784, hidden: int = 500) -> None:

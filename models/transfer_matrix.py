@@ -37,7 +37,7 @@ def log_z_and_mean(
     else:
         with torch.enable_grad():
             bias = bias.detach().double().requires_grad_()
-            total = log_z(shape, coupling, bias, periodic)
+            total = exact_log_z(shape, coupling, bias, periodic)
             (mean_spin,) = torch.autograd.grad(total, bias)
     if not (total.isfinite() and mean_spin.isfinite().all()):
         raise ValueError(
@@ -69,7 +69,7 @@ def torus(shape: tuple[int, ...], coupling: float) -> Tensor:
     return total - math.log(2) + m * n / 2 * (2 * torch.sinh(2 * k)).log()
 
 
-def log_z(shape: tuple[int, ...], coupling: float, bias: Tensor, periodic: bool) -> Tensor:
+def exact_log_z(shape: tuple[int, ...], coupling: float, bias: Tensor, periodic: bool) -> Tensor:
     """The exact log Z as a differentiable function of the bias `[sites]`, float64."""
     if coupling == 0:
         return torch.logaddexp(bias, -bias).sum()

@@ -6,11 +6,13 @@ from importlib import import_module
 from math import inf
 from typing import Any
 
-# PT-DMALA (L. Zheng et al., "Exploring non-convex discrete energy landscapes", 2025): a few levels
-# of DMALA, all of which are replicas.
+# PT-DMALA (L. Zheng et al., "Exploring non-convex discrete energy landscapes", 2025): replicas of
+# DMALA at a few levels.
 PT_DMALA = {"kernel": "dmala(step_size=0.2)", "schedule": [0.4, 0.6, 0.8, 1.0]}
 # The module and the class of each name. A variant also has the fields that it sets. All other
 # fields have the defaults of the class; conf/sampler lists them for experiments.
+# Not read from conf/sampler: these files are Hydra's (defaults, interpolations), which the library
+# does without. A test compares the two.
 NAMES: dict[str, str | tuple[str, dict[str, Any]]] = {
     "acs": "acs.ACS",
     "avg": "avg.AVG",

@@ -135,27 +135,39 @@ class Sampler(RenamedMethods, ABC):
         return state.log_prob if hasattr(state, "log_prob") else model.log_prob(state.x)
 
 
+class UsesKernel(Sampler):
+    """A sampler that moves states by the kernel `inner`, and has its needs."""
+
+    @property
+    @abstractmethod
+    def inner(self) -> Sampler: ...
+
+    @property
+    def uses_gradient(self) -> bool:  # type: ignore[override]
+        return self.inner.uses_gradient
+
+    @property
+    def swaps(self) -> bool:  # type: ignore[override]
+        return self.inner.swaps
+
+
 @dataclass(frozen=True)
-class Wrapper(Sampler):
+class Wrapper(UsesKernel):
     """Another implementation of `sampler`, with its properties; subclasses add the steps."""
 
     sampler: Any
+
+    @property
+    def inner(self) -> Sampler:
+        return self.sampler
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
         return self.sampler.exact
 
     @property
-    def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.sampler.uses_gradient
-
-    @property
     def stationary_start(self) -> bool:  # type: ignore[override]
         return self.sampler.stationary_start
-
-    @property
-    def swaps(self) -> bool:  # type: ignore[override]
-        return self.sampler.swaps
 
 
 class UnsupportedModelError(TypeError):
@@ -241,8 +253,13 @@ def select_rows(chosen: Tensor, new: AnyState, old: AnyState) -> AnyState:
         if not plain or a.numel() < FUSING_ENTRIES:
             return torch.where(rows, a, b)
         # Bitwise torch.where, in place and several times faster: b ^ ((a ^ b) & mask).
-        bits, other = a.view(torch.int32), b.view(torch.int32)
-        return bits.bitwise_xor_(other).bitwise_and_(-rows.int()).bitwise_xor_(other).view(a.dtype)
+        bits, alternative = a.view(torch.int32), b.view(torch.int32)
+        return (
+            bits.bitwise_xor_(alternative)
+            .bitwise_and_(-rows.int())
+            .bitwise_xor_(alternative)
+            .view(a.dtype)
+        )
 
     return type(new)(*map(pick, new, old))
 

@@ -125,8 +125,11 @@ class Fused(Wrapper, MultiStepSampler):
         steps: int,
         thin: int,
         counting: EnergyModel,
-    ) -> Draws:
-        """A draw every `thin` of `steps` steps; `counting` is the model for its log-probability."""
+    ) -> tuple[FusedState, Draws]:
+        """The last state, and a draw every `thin` of `steps` steps.
+
+        `counting` is the model for the log-probability of draws.
+        """
         block, done = self.compile(state, model), 0
         x, log_prob, accept = [], [], torch.zeros(len(state.x), dtype=torch.float64)
         invalid = 0
@@ -138,7 +141,7 @@ class Fused(Wrapper, MultiStepSampler):
             states = with_leaves(state.states, (leaf[rows].clone() for leaf in every))
             x.append(states.x)
             log_prob.append(self._log_probs(states, counting))
-        return Draws(torch.cat(x), torch.cat(log_prob), accept, invalid)
+        return state, Draws(torch.cat(x), torch.cat(log_prob), accept, invalid)
 
     def _log_probs(self, states: Any, model: EnergyModel) -> Tensor:
         """The log-probability after each step, `[steps, chains]`; one call if chains are rows."""

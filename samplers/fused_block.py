@@ -131,10 +131,10 @@ class CompiledBlock:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         def block(*given: Tensor) -> None:
-            state, (tape, *rest) = given[: len(leaves)], given[len(leaves) : -len(each)]
+            state, (tape, *constants) = given[: len(leaves)], given[len(leaves) : -len(each)]
             steps = []
             for number in range(self.steps):
-                steps.append(step(*state, tape[number], *rest))
+                steps.append(step(*state, tape[number], *constants))
                 state = steps[-1][: len(leaves)]
             for out, leaf in zip(given[-len(each) :], zip(*steps, strict=True), strict=True):
                 out.copy_(torch.stack(leaf))

@@ -15,7 +15,7 @@ from latticework.models.distributions import Tape
 from latticework.samplers.base import Sampler
 from latticework.samplers.fused_state import leaves_of, with_leaves
 from latticework.samplers.inductor import NotFusedError
-from latticework.samplers.sums import finite
+from latticework.samplers.sums import has_no_nan
 
 MAX_OPERATIONS = 1000  # operations of a block; to compile more takes minutes
 
@@ -44,7 +44,7 @@ def record_step(
         given = with_leaves(state, iter([leaf.clone() for leaf in leaves]))
         after, info = sampler.step(given, model, cast(Generator, tape))
         ratio = info.log_ratio
-        invalid = ~(finite(after) if ratio is None else ratio < torch.inf)
+        invalid = ~(has_no_nan(after) if ratio is None else ratio < torch.inf)
         infos = [info.accept_prob, invalid, info.unsettled]
         return [*leaves_of(after), *(info for info in infos if info is not None)]
 
@@ -58,7 +58,7 @@ def record_step(
             step(Tape(row), leaves)
         with Operations() as again:
             step(Tape(row), leaves)
-        if once.calls != again.calls or not all(map(same_tensor, once.read, again.read)):
+        if once.calls != again.calls or not all(map(has_same_values, once.read, again.read)):
             raise NotFusedError("its step keeps a state from call to call")
         graph = make_fx(
             lambda *given: step(Tape(given[-1]), list(given[:-1])),
@@ -127,7 +127,7 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def same_tensor(one: Tensor, other: Tensor) -> bool:
+def has_same_values(one: Tensor, other: Tensor) -> bool:
     alike = one.shape == other.shape and one.dtype == other.dtype
     return one is other or (alike and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))
 

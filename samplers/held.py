@@ -33,11 +33,11 @@ def reachable_values(target: Any) -> tuple[Hashable, ...]:
         reached.append(id(value))
         if id(value) not in seen and not isinstance(value, Tensor):
             seen.add(id(value))
-            waiting += _parts(value)
+            waiting += _parts_of_value(value)
     return tuple(reached)
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts_of_value(value: Any) -> Iterator[Any]:
     """The parts of a value."""
     if isinstance(value, list | tuple | set | frozenset):
         yield from value
@@ -74,7 +74,7 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
     yield from (function.__defaults__, function.__kwdefaults__)
     if _of_library(function.__module__):
         return
-    names = _names(function.__code__)
+    names = _names_in_code(function.__code__)
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
@@ -86,12 +86,12 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
             yield value
 
 
-def _names(code: CodeType) -> list[str]:
+def _names_in_code(code: CodeType) -> list[str]:
     """The globals and attributes that a function names, and those inside it."""
     names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            names += _names(constant)
+            names += _names_in_code(constant)
     return names
 
 

@@ -78,7 +78,7 @@ def empty_sums(x: Tensor, steps: int, wanted: SumRequest, loops: bool = False) -
     )
 
 
-def finite(state: Any) -> Tensor:
+def has_no_nan(state: Any) -> Tensor:
     """Whether each chain's state is free of NaN, bool `[chains]`."""
     finite = torch.ones(len(state.x), dtype=torch.bool, device=state.x.device)
     for leaf in pytree.tree_leaves(state):

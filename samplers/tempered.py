@@ -38,6 +38,7 @@ from latticework.samplers.base import (
     Info,
     Sampler,
     UnsupportedModelError,
+    UsesKernel,
     acceptance,
     own_generator,
     require_count,
@@ -60,7 +61,7 @@ MIN_BASE_GAIN = 1.0  # nats between a learned base and the uniform one, below wh
 
 
 @dataclass(frozen=True)
-class Tempered(Sampler):
+class Tempered(UsesKernel):
     """`kernel` at several temperatures, with swaps, so that chains leave their modes.
 
     `init` learns the schedule in `rounds` rounds of 1, 2, 4, ... steps: after each, its levels are
@@ -159,9 +160,9 @@ class Tempered(Sampler):
                 "acceptance and scales are for kernels whose scale may differ by level, such as "
                 f"dmala, dlmc, avg, dhams or edlp, got {kernel}; leave them out"
             )
-        own = getattr(kernel, str(kernel.scale))
-        if not 0 < own < inf:
-            raise ValueError(f"adaptation starts from a finite {kernel.scale}, got {own}")
+        start = getattr(kernel, str(kernel.scale))
+        if not 0 < start < inf:
+            raise ValueError(f"adaptation starts from a finite {kernel.scale}, got {start}")
         if self.scales is not None:
             levels = 0 if self.schedule is None else len(self.schedule)
             if len(self.scales) != levels or not all(scale > 0 for scale in self.scales):
@@ -174,15 +175,6 @@ class Tempered(Sampler):
     def inner(self) -> Sampler:
         """The kernel, also where `kernel` is its name."""
         return make_sampler(self.kernel) if isinstance(self.kernel, str) else self.kernel
-
-    @property
-    def uses_gradient(self) -> bool:  # type: ignore[override]
-        return self.inner.uses_gradient
-
-    @property
-    def swaps(self) -> bool:  # type: ignore[override]
-        """Whether the kernel serves a `Subset`; the base is then uniform on it."""
-        return self.inner.swaps
 
     @property
     def has_base(self) -> bool:

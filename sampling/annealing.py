@@ -70,7 +70,7 @@ def require_exact(sampler: Sampler) -> None:
         )
 
 
-def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
+def start_annealing(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> Annealing:
     """Start chains at `x` `[chains, *shape]`, which are draws from the target at betas[0].
 
     Draws from beta = 0 that are impossible between 0 and 1 have weight 0; possible ones take their
@@ -91,8 +91,8 @@ def start(sampler: Sampler, path: AnnealedModel, x: Tensor, betas: Tensor) -> An
         if impossible.any():
             log_weight = log_weight.masked_fill(impossible, -math.inf)
             number = torch.arange(len(x), device=x.device)
-            others = number[~impossible]
-            x = x[torch.where(impossible, others[number % len(others)], number)]
+            possible = number[~impossible]
+            x = x[torch.where(impossible, possible[number % len(possible)], number)]
     check_start(x, path, sampler.uses_gradient)
     path.move_to(betas[0])  # again: the path remembers the evaluations made since
     state = sampler.at(x, path)
@@ -136,7 +136,7 @@ class AnnealingKernel(Sampler):
     anneals = True
 
     def at(self, x: Tensor, model: Any) -> Annealing:
-        return start(self.sampler, model, x, self.betas)
+        return start_annealing(self.sampler, model, x, self.betas)
 
     def step(self, state: Annealing, model: Any, rng: Generator) -> tuple[Annealing, Info]:
         with model.on_copies():
@@ -211,7 +211,7 @@ def anneal(
     """
     require_whole_blocks(len(betas) - 1, every)
     with torch.no_grad():
-        annealing = start(sampler, path, x, betas)
+        annealing = start_annealing(sampler, path, x, betas)
         move: Sampler | None = None
         if engine != "eager":
             move, _ = select_kernel(
@@ -256,7 +256,7 @@ def pilot_betas(
     Journal of Computational and Graphical Statistics 2016). Raises ValueError as `start` does.
     """
     betas, losses = [torch.zeros((), dtype=torch.float64, device=x.device)], []
-    state, known, log_weight, _ = start(sampler, path, x, torch.stack(betas))
+    state, known, log_weight, _ = start_annealing(sampler, path, x, torch.stack(betas))
 
     def share(beta: Tensor) -> Tensor:
         ratio, weight = path.log_ratio(known, beta).double(), log_weight.softmax(0)

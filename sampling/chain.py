@@ -4,8 +4,10 @@ The loop reuses memory: a step may overwrite the state it is given, and a metric
 Reading is a copy and stays valid. `Chain.state` and `Chain.carries` are the buffers themselves.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
@@ -108,8 +110,18 @@ class Chain(RenamedMethods, LoopState):
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
         self.state, self.carries, self.rng = state, carries, rng
-        self._block = make_block(sampler, model, rng, every, metrics)
+        self._make_block = partial(make_block, sampler, model, steps=every, metrics=metrics)
+        self._block = self._make_block(rng=rng)
         self._captured = not x.is_cuda
+
+    def fork(self) -> "Chain":
+        """Chains at the same place with the same numbers to come, which go on without these."""
+        twin = copy.copy(self)
+        twin.state, twin.carries = deep_copy(self.state), deep_copy(self.carries)
+        twin.rng = Generator(self.rng.device)
+        twin.rng.set_state(self.rng.get_state())
+        twin._block, twin._captured = self._make_block(rng=twin.rng), self.rng.device.type != "cuda"
+        return twin
 
     def advance(self) -> None:
         with torch.no_grad():

@@ -112,6 +112,34 @@ def mixing(draws: NDArray) -> dict[str, NDArray]:
     return numbers
 
 
+def drift_p_values(draws: NDArray) -> NDArray[np.float64]:
+    """P-value of equal means of the first and the second half, by a t-test over the chains.
+
+    Draws are `[chains, draws, quantities]`. It is 1 where the difference is 0 in every chain, and 0
+    where it is another number in all of them.
+    """
+    from scipy.stats import t
+
+    chains, half = len(draws), draws.shape[1] // 2
+    change = draws[:, :half].mean(1) - draws[:, -half:].mean(1)
+    mean, error = change.mean(0), change.std(0, ddof=1) / np.sqrt(chains)
+    ratio = np.divide(np.abs(mean), error, where=error > 0, out=np.where(mean == 0, 0.0, np.inf))
+    return 2 * t.sf(ratio, chains - 1)
+
+
+def count_rare_entries(draws: NDArray) -> NDArray[np.float64]:
+    """How often chains enter the rarer of two values, of each quantity; NaN of other quantities.
+
+    Draws are `[chains, draws, quantities]`. A chain that starts at the value enters it.
+    """
+    low, high = draws.min((0, 1)), draws.max((0, 1))
+    at_high = draws == high
+    inside = np.where(at_high.mean((0, 1)) <= 0.5, at_high, ~at_high)
+    entries = inside[:, 0].sum(0) + (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
+    two = ((draws == low) | at_high).all((0, 1)) & (low < high)
+    return np.where(two, entries, np.nan)
+
+
 def in_parts(draws: NDArray) -> Iterator[slice]:
     """The quantities of `draws` `[chains, draws, quantities]` in parts of that size."""
     many = max(1, NUMBERS_AT_ONCE // max(1, draws.shape[0] * draws.shape[1]))
@@ -211,11 +239,8 @@ def _mcse(draws: NDArray) -> NDArray:
     """
     error = draws.std((0, 1), ddof=1) / np.sqrt(_ess(_split(draws)))
     low, high = draws.min((0, 1)), draws.max((0, 1))
-    at_high = draws == high
-    share = at_high.mean((0, 1))
-    inside = np.where(share <= 0.5, at_high, ~at_high)
-    visits = inside[:, 0].sum(0) + (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
-    seldom = ((draws == low) | at_high).all((0, 1)) & (visits >= 1) & (visits <= RARE_VISITS)
+    share, visits = (draws == high).mean((0, 1)), count_rare_entries(draws)
+    seldom = (visits >= 1) & (visits <= RARE_VISITS)
     few = np.where(seldom, visits, 1)
     floor = np.minimum(share, 1 - share) * (high - low) * np.sqrt(2 * (few + 1)) / few
     return np.where(seldom, np.maximum(error, floor), error)

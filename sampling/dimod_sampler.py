@@ -11,6 +11,7 @@ from latticework.models.graph import Graph
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.engine import Engine
 from latticework.sampling.sample import sample
+from latticework.sampling.watch import part_of_other_work
 
 
 class DimodSampler(dimod.Sampler):
@@ -65,17 +66,18 @@ class DimodSampler(dimod.Sampler):
         if not bqm.num_variables:
             return dimod.SampleSet.from_samples_bqm(np.empty((num_reads, 0), np.int8), bqm)
         graph = Graph.from_bqm(bqm, self.beta if beta is None else beta)
-        result = sample(
-            graph,
-            self.sampler,
-            chains=chains,
-            steps=ceil(num_reads / chains) * thin,
-            burn_in=burn_in,
-            thin=thin,
-            seed=seed,
-            engine=self.engine,
-            diagnose=diagnose,
-        )
+        with part_of_other_work():
+            result = sample(
+                graph,
+                self.sampler,
+                chains=chains,
+                steps=ceil(num_reads / chains) * thin,
+                burn_in=burn_in,
+                thin=thin,
+                seed=seed,
+                engine=self.engine,
+                diagnose=diagnose,
+            )
         reads = num_reads // chains + (
             np.arange(chains) < num_reads % chains
         )  # reads of each chain

@@ -71,7 +71,7 @@ def select_kernel(
     if x is not None and steps >= MIN_STEPS_TO_FUSE and x.numel() <= MAX_ENTRIES_TO_FUSE:
         kernel, why, installable = _compile_fused(sampler, model, metrics, x, call)
         if installable:
-            warnings.warn(why, EngineWarning, stacklevel=4)  # warns the caller of `sample`
+            warnings.warn(why, EngineWarning, stacklevel=5)  # warns the caller of `sample`
         return kernel, why
     return sampler, why
 

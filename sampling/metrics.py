@@ -14,7 +14,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Domain, Integer
 from latticework.moved import offer_moved_names
 from latticework.samplers.base import Info
-from latticework.samplers.sums import SumRequest, finite
+from latticework.samplers.sums import SumRequest, has_no_nan
 
 LARGEST_TRACE = 2**30  # bytes
 
@@ -49,7 +49,7 @@ class Steps(NamedTuple):
             changed = (x != before).view(*x.shape[:2], -1).any(-1).sum(-1)
         if wanted.invalid:
             ratio = info.log_ratio
-            invalid = ~(finite(state) if ratio is None else ratio < torch.inf)
+            invalid = ~(has_no_nan(state) if ratio is None else ratio < torch.inf)
         unsettled = none if info.unsettled is None else info.unsettled
         flat = x.flatten(1)
         return cls(flat, flat.unsqueeze(0), info.accept_prob, changed, invalid, unsettled)

@@ -20,8 +20,8 @@ from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.jit import over_chains
 from latticework.samplers.compiled.philox import step_keys
 
-FIRST_SWEEPS = 16  # of the first attempt at a draw
-NANOSECONDS = 40_000.0  # of the first attempts at a draw of a hundred sites, roughly
+FIRST_SWEEPS = 16  # sweeps of the first attempt at a draw
+NANOSECONDS = 40_000.0  # roughly, for the first attempts at a draw of a hundred sites
 
 
 class NotMonotoneError(ValueError):
@@ -140,8 +140,10 @@ def _monotone_form(model: EnergyModel) -> LatticeForm | GraphForm | RBMForm:
     if isinstance(form, GraphForm):
         worst = int(form.price.argmin()) if len(form.price) else 0
         if (form.price < 0).any():
-            one, other = form.edges[worst]
-            raise _not_monotone(f"edge ({one}, {other}) has the weight {form.price[worst] / 2:.6g}")
+            first, second = form.edges[worst]
+            raise _not_monotone(
+                f"edge ({first}, {second}) has the weight {form.price[worst] / 2:.6g}"
+            )
         return form
     if isinstance(form, RBMForm):
         if (form.weight < 0).any():

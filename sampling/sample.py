@@ -3,18 +3,21 @@
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import Adaptation, by_level
+from latticework.sampling.adaptation import Adaptation, AdaptationResult, by_level
+from latticework.sampling.budget import Allowance
 from latticework.sampling.devices import on_threads, synchronise
-from latticework.sampling.drawing import MeteredKernel, draw_samples
+from latticework.sampling.draw_loop import DrawLoop, start_draws
+from latticework.sampling.drawing import MeteredKernel
 from latticework.sampling.engine import Engine, engine_for_adaptation
 from latticework.sampling.evaluations import EvaluationCounter
 from latticework.sampling.result import SampleResult, site_names
@@ -27,8 +30,12 @@ from latticework.sampling.sample_arguments import (
     sampler_of,
     seed_generator,
 )
+from latticework.sampling.sampling_run import SamplingRun, read_budget, require_reachable, store_of
 from latticework.sampling.starts import anneal_starts, draw_possible, require_start
 from latticework.sampling.targets import as_model, check_target
+
+if TYPE_CHECKING:
+    from latticework.sampling.tuning.auto import SamplerChoice
 
 
 class ConvergenceWarning(UserWarning):
@@ -43,7 +50,7 @@ NEEDS_BURN_IN = (
 
 def sample(
     target: EnergyModel | nn.Module | Callable[[Tensor], Tensor],
-    sampler: Sampler | str,
+    sampler: Sampler | str = "auto",
     *,
     domain: Domain | None = None,
     sites: int | None = None,
@@ -62,14 +69,23 @@ def sample(
     threads: int = 1,
     temper: bool = False,
     diagnose: bool = True,
+    keep: str | Path = "draws",
+    until: Literal["converged"] | None = None,
+    budget: str | None = None,
+    progress: bool | None = None,
 ) -> SampleResult:
     """Sample `target` with `sampler`; the same arguments give the same draws.
+
+    Ctrl-C ends a run after the step under way and returns the draws so far; a second one raises
+    KeyboardInterrupt, and so does one before the first draw.
 
     Args:
         target: the unnormalised log-probability: a function or an `nn.Module` that maps states
             `[chains, *domain.shape]` to `[chains]`, or an `EnergyModel`, which has a domain.
         sampler: a sampler, or its name in `samplers.NAMES`, with its defaults or other values:
-            `"gwg(flips=2)"`.
+            `"gwg(flips=2)"`. Without it, at most five samplers that suit the target are tried, in a
+            fifth of the budget or of the run's time, and the best makes all draws
+            (`sampling.tuning.auto`); the result's `choice` has their rates and the cost.
         domain: the states of a function or module, such as `Binary(20)`.
         sites: in place of `domain`, the number of sites; {0, 1} states without `values`.
         values: of a site: two numbers, `range(k)` (ordinal), or the number k of categories.
@@ -99,6 +115,14 @@ def sample(
             the sampler on the target itself.
         diagnose: whether to give these warnings. Without it, the verdict is computed when it is
             first asked for.
+        keep: `"draws"`, as bits and bytes that `draws` unpacks; `"summary"`, in place of the draws
+            running means of entries and of pairs along edges (`SummaryResult`); or the name of a
+            .npy file for the bits and bytes, which are then read from the disk.
+        until: `"converged"` goes on after `steps` steps until the verdict holds, which is asked
+            whenever the steps have doubled, or until the budget ends.
+        budget: what the call may spend at most: `"5min"`, or `"20000evaluations"` by each chain.
+            The run then ends before its last step, and `stopped` says so.
+        progress: whether to show how far the run is; by default on a terminal and in a notebook.
 
     Warns:
         ConvergenceWarning: if there are enough draws to judge and the chains have not converged
@@ -118,12 +142,20 @@ def sample(
             cannot be compiled for engine="fused".
         UnsupportedModelError: if the sampler does not support the domain or model.
     """
-    sampler, rule = sampler_of(sampler), None if adapt is None else rule_of(adapt)
+    began, allowed = time.perf_counter(), read_budget(budget, until)
     model = as_model(target, domain=domain, sites=sites, values=values)
     named = _names_of_sites(names, model)
     require_steps(steps, burn_in, thin)
     require_count(threads=threads)
     require_start(start, x)
+    rule, choice = None if adapt is None else rule_of(adapt), None
+    if sampler == "auto":
+        with on_threads(threads):
+            choice = _choose_sampler(
+                model, x, chains, rule, device, engine, seed, steps + burn_in, allowed
+            )
+        sampler = choice.sampler
+    sampler = sampler_of(sampler)
     asked = Tempered(sampler, learn_base=True) if temper else sampler
     if rule is not None and (ladder := by_level(rule, asked)):
         asked, rule = ladder, None
@@ -139,46 +171,115 @@ def sample(
         elif isinstance(x, Tensor):  # anything else is refused by the checks of the start
             x = x.to(place)
         precision = torch.promote_types(check_target(count.model, x).dtype, torch.float32)
-        require_memory(x, precision, steps, thin, diagnose)
+        store = store_of(keep, model, x)
+        require_memory(store, precision, steps, thin, diagnose)
         caveat = describe_equal_starts(x) if given else ""
+        require_reachable(until, caveat, len(x))
         if diagnose and caveat:
             _warn_caller(caveat)
-
         kernels = MeteredKernel(model, count, x, steps + burn_in)
-        if rule is None:
-            sampler = asked
-        kernels.serve(sampler, engine if rule is None else engine_for_adaptation(engine))
-        synchronise(place)
-        began, adaptation = time.perf_counter() - kernels.learning, None
-        compiled = kernels.seconds
-        if start == "annealed":
-            x = anneal_starts(count.model, sampler, x, rng)
-        if rule is not None:
-            adaptation = kernels.adapt(rule, sampler, x, rng, engine)
-            sampler, x = adaptation.sampler, adaptation.x
-            if temper:
-                sampler = Tempered(sampler, learn_base=True)
-            kernels.serve(sampler, engine)
-        drawn, invalid = draw_samples(kernels, x, precision, rng, burn_in, steps, thin)
-        seconds = time.perf_counter() - began - (kernels.seconds - compiled)
-    result = SampleResult(
-        **drawn,
-        evaluations=count.evaluations,
-        seconds=seconds,
-        compile_seconds=kernels.seconds,
-        sampler=sampler,
-        domain=model.domain,
-        seed=seed,
-        adapted=adaptation,
-        names=named,
-        caveat=caveat,
-        labels=label_texts(model),
-    )
-    if diagnose and (warning := describe_invalid(result, invalid, steps * len(x))):
+        chosen, adaptation = _adapt_sampler(
+            kernels,
+            asked if rule is None else sampler,
+            rule,
+            x,
+            rng,
+            engine,
+            annealed=start == "annealed",
+            temper=temper,
+        )
+        draws = start_draws(kernels, chosen.x, rng, burn_in, thin)
+        seconds = time.perf_counter() - chosen.began - chosen.compiling
+    about = {
+        "compile_seconds": kernels.seconds,
+        "sampler": chosen.sampler,
+        "domain": model.domain,
+        "seed": seed,
+        "adapted": adaptation,
+        "names": named,
+        "caveat": caveat,
+        "labels": label_texts(model),
+        "model": model,
+        "choice": choice,
+    }
+    if choice is not None:
+        count.evaluations += choice.evaluations
+        seconds += choice.seconds
+    loop = DrawLoop(kernels, draws, store, precision, thin, count.evaluations)
+    run = SamplingRun(loop, about, seconds, threads, diagnose)
+    result = run.go_on(steps, goal=until, budget=allowed, began=began, progress=progress)
+    invalid = int(draws.sums.invalid.sum())
+    if diagnose and (warning := describe_invalid(result, invalid, loop.steps * len(x))):
         _warn_caller(warning)
     if diagnose and result.verdict.judged and not result.converged:
         _warn_caller(result.verdict.text)
     return result
+
+
+def _choose_sampler(
+    model: EnergyModel,
+    x: Tensor | None,
+    chains: int | None,
+    rule: Adaptation | None,
+    device: torch.device | str,
+    engine: Engine,
+    seed: int,
+    steps: int,
+    budget: Allowance | None,
+) -> "SamplerChoice":
+    """The sampler that pilots choose. Raises ValueError where they cannot.
+
+    Its pilots are seeded by other numbers than the draws.
+    """
+    # This module samples by pilots, so it is imported when it is needed.
+    from latticework.sampling.tuning.auto import choose_sampler
+
+    if rule is not None:
+        raise ValueError("adapt needs a sampler by name; without one, scales are chosen anyway")
+    if seed_generator(device, seed)[0].type != "cpu":
+        raise ValueError("a sampler is chosen on the CPU; name one for another device")
+    number = count_chains(model, x, chains)
+    check_target(
+        model, draw_possible(model, number, Generator().manual_seed(seed)) if x is None else x
+    )
+    return choose_sampler(
+        model, x=x, chains=number, steps=steps, budget=budget, engine=engine, seed=seed % 2**31 + 1
+    )
+
+
+class Chosen(NamedTuple):
+    """The sampler that makes the draws, and where its chains are."""
+
+    sampler: Sampler
+    x: Tensor
+    began: float  # the time from which seconds count
+    compiling: float  # seconds of compilation since then
+
+
+def _adapt_sampler(
+    kernels: MeteredKernel,
+    sampler: Sampler,
+    rule: Adaptation | None,
+    x: Tensor,
+    rng: Generator,
+    engine: str,
+    *,
+    annealed: bool,
+    temper: bool,
+) -> tuple[Chosen, AdaptationResult | None]:
+    """The sampler with its fields chosen, and what `rule` says of it; its kernel is served."""
+    kernels.serve(sampler, engine if rule is None else engine_for_adaptation(engine))
+    synchronise(x.device)
+    began, compiled, adaptation = time.perf_counter() - kernels.learning, kernels.seconds, None
+    if annealed:
+        x = anneal_starts(kernels.count.model, sampler, x, rng)
+    if rule is not None:
+        adaptation = kernels.adapt(rule, sampler, x, rng, engine)
+        sampler, x = adaptation.sampler, adaptation.x
+        if temper:
+            sampler = Tempered(sampler, learn_base=True)
+        kernels.serve(sampler, engine)
+    return Chosen(sampler, x, began, kernels.seconds - compiled), adaptation
 
 
 def _names_of_sites(names: Iterable[str] | None, model: EnergyModel) -> tuple[str, ...] | None:

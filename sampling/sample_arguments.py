@@ -1,6 +1,9 @@
 """The arguments of `sample`, checked and in the form in which it uses them."""
 
+import shutil
 from numbers import Integral
+from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -41,28 +44,44 @@ def describe_equal_starts(x: Tensor) -> str:
     )
 
 
+class Store(Protocol):
+    """Draws as they are kept, in memory or in a file."""
+
+    @property
+    def chains(self) -> int: ...
+
+    @property
+    def file(self) -> Path | None: ...
+
+    def bytes_of(self, draws: int) -> int: ...
+
+
 def require_memory(
-    x: Tensor, precision: torch.dtype, steps: int, thin: int, diagnose: bool
+    store: Store, precision: torch.dtype, steps: int, thin: int, diagnose: bool
 ) -> None:
-    """Raise ValueError if the draws, and their diagnostics, do not fit into free memory."""
-    free, chains = free_memory(), len(x)
+    """Raise ValueError if what is kept of so many steps, and its diagnostics, does not fit."""
+    place = "free"
+    if store.file is not None:
+        free: int | None = shutil.disk_usage(store.file.absolute().parent).free
+        place = f"free at {store.file.absolute().parent}"
+    else:
+        free = free_memory()
     if free is None:
         return
 
     def needed(thin: int) -> tuple[int, int]:
         """Bytes of the draws, and of their diagnostics."""
-        count = steps // thin * chains
-        draws = count * (x[0].numel() * x.element_size() + precision.itemsize)
-        return draws, DIAGNOSTIC_BYTES * max(
-            NUMBERS_AT_ONCE, count
-        ) if diagnose and draws > NUMBERS_AT_ONCE else 0
+        count = steps // thin * store.chains
+        draws = store.bytes_of(steps // thin) + count * precision.itemsize
+        large = diagnose and store.file is None and draws > NUMBERS_AT_ONCE
+        return draws, DIAGNOSTIC_BYTES * max(NUMBERS_AT_ONCE, count) if large else 0
 
     draws, diagnostics = needed(thin)
     if draws + diagnostics <= free:
         return
-    text = f"draws take {_gigabytes(draws)}"
+    text = f"draws take {describe_bytes(draws)}"
     if diagnostics:
-        text += f", their diagnostics {_gigabytes(diagnostics)}"
+        text += f", their diagnostics {describe_bytes(diagnostics)}"
     fits = [
         more
         for more in range(2 * thin, steps // MIN_THINNED_DRAWS + 1, thin)
@@ -70,12 +89,17 @@ def require_memory(
     ]
     advice = "take fewer chains or steps"
     if fits:
-        advice = f"thin={fits[0]} needs {_gigabytes(sum(needed(fits[0])))}"
-    raise ValueError(f"{text}; {_gigabytes(free)} free: {advice}")
+        advice = f"thin={fits[0]} needs {describe_bytes(sum(needed(fits[0])))}"
+    if store.file is None:
+        advice += ', or keep="summary" or a file (keep="draws.npy")'
+    raise ValueError(f"{text}; {describe_bytes(free)} {place}: {advice}")
 
 
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.2g} GB" if size < 1e10 else f"{size / 1e9:,.0f} GB"
+def describe_bytes(size: float) -> str:
+    """A size in words, such as `26 MB`."""
+    if size >= 1e10:
+        return f"{size / 1e9:,.0f} GB"
+    return f"{size / 1e9:.2g} GB" if size >= 1e8 else f"{size / 1e6:.2g} MB"
 
 
 def require_steps(steps: int, burn_in: int, thin: int) -> None:

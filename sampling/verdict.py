@@ -1,13 +1,15 @@
 """The verdict on draws: whether chains have converged, or cannot tell."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latticework.sampling import pair_products
 from latticework.sampling.diagnostics import (
     MIN_ESS,
+    drift_p_values,
     in_parts,
     largest_r_hat,
     mixing,
@@ -28,6 +30,8 @@ MIN_RANKED_ENTRIES = 32  # entries whose ranks are read, where there are many
 MAX_RANKED_NUMBERS = 2**20  # in all entries whose ranks are read, unless they are that few
 # Draws of a chain that is judged: the ESS of fewer does not depend on the draws.
 MIN_CHAIN_DRAWS = 10
+# Chains from which a test over them sees a drift, and its p-value times the number of quantities.
+MIN_TESTED_CHAINS, MIN_DRIFT_P = 32, 0.01
 
 
 class Convergence(NamedTuple):
@@ -63,12 +67,16 @@ def verdict(
 ) -> Convergence:
     """Whether `draws` `[chains, draws, *shape]` and their `log_prob` `[chains, draws]` have mixed.
 
-    The log-probability and each entry need an R-hat of at most `largest_r_hat` and a bulk ESS of at
-    least `MIN_ESS`; an ESS above `MAX_ESS_RATIO` times the draws is refused, because it does not
-    show what draws that alternate hide. Every chain must have moved. Entries that are the same in
-    all draws are left out. Of many entries, those with the largest R-hat without ranks are judged.
-    `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries, which are
-    named by `site_names` and the `labels` of each site's values (`entry_name`).
+    The log-probability, each entry and products of pairs of sites (`pair_products`) need an R-hat
+    of at most `largest_r_hat` and a bulk ESS of at least `MIN_ESS`; an ESS above `MAX_ESS_RATIO`
+    times the draws is refused, because it does not show what draws that alternate hide. Every chain
+    must have moved, and many chains must not drift: no mean may differ between the first and the
+    second half of the draws. Quantities that are the same in all draws are left out. Of many
+    entries, those with the largest R-hat without ranks are judged. docs/calibration.md says how
+    often this is wrong. No rule sees a mode that no chain visits.
+
+    `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries and pairs.
+    Entries are named by `site_names` and the `labels` of each site's values (`entry_name`).
 
     A `caveat` says why no draws can tell: nothing has converged with one.
     """
@@ -113,7 +121,13 @@ def _judge_draws(
         return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names, labels)
 
     entries = _worst_entries(values, np.nonzero(~every)[0])
-    extremes = _find_extremes(log_prob, values, entries, name_entry)
+    judged, quantity_names = [log_prob[..., None], values[..., entries]], ["the log-probability"]
+    quantity_names += map(name_entry, entries)
+    if of is None:
+        pairs = pair_products.select_pairs(draws.shape[2])
+        judged.append(pair_products.multiply_pairs(draws, pairs))
+        quantity_names += _name_pairs(pairs, draws.ndim > 3, site_names)
+    extremes = _find_extremes(judged, quantity_names)
     converged, parts = _judge_extremes(extremes, frozen)
     if of is None:
         parts += _describe_still_sites(still[~frozen], constant, draws.shape[2])
@@ -140,34 +154,52 @@ class Extremes(NamedTuple):
     r_hat: tuple[float, str]
     least_ess: tuple[float, str]
     most_ess: tuple[float, str]
+    drift: tuple[float, str]  # p-value of equal halves, times the number of quantities
 
 
-def _find_extremes(
-    log_prob: NDArray, values: NDArray, entries: NDArray, name_entry: Callable[[Any], str]
-) -> Extremes:
-    """The extremes over the log-probability and the `entries` of `values`."""
-    judged = np.concatenate((log_prob[..., None], values[..., entries]), -1, dtype=np.float64)
-    measures = mixing(judged)
-    first = int(log_prob.min() == log_prob.max())  # 1 leaves a flat log-probability out
-    r_hat = np.nan_to_num(measures["r_hat"][first:], nan=np.inf, posinf=np.inf)
-    ess = np.nan_to_num(measures["ess"][first:])
+def _name_pairs(
+    pairs: NDArray[np.int64], one_hot: bool, site_names: Sequence[str] | None
+) -> list[str]:
+    """The names of products of pairs: `x[0] x[3]`, or `[x[0] = x[3]]` of one-hot sites."""
+    between = " = " if one_hot else " "
+    texts = []
+    for first, second in pairs:
+        text = f"{entry_name((first,), site_names)}{between}{entry_name((second,), site_names)}"
+        texts.append(f"[{text}]" if one_hot else text)
+    return texts
+
+
+def _find_extremes(blocks: Sequence[NDArray], names: Sequence[str]) -> Extremes:
+    """The extremes over the quantities that are not the same in all draws.
+
+    `blocks` of quantities are `[chains, draws, n]`; p-values are times the number in the block.
+    """
+    values = np.concatenate(blocks, -1, dtype=np.float64)
+    varying = np.flatnonzero(~_find_constants(values)[1])
+    values = values[..., varying]
+    measures = mixing(values)
+    r_hat = np.nan_to_num(measures["r_hat"], nan=np.inf, posinf=np.inf)
+    ess, drift = np.nan_to_num(measures["ess"]), np.ones(len(varying))
+    if len(values) >= MIN_TESTED_CHAINS:
+        block_of = np.repeat(np.arange(len(blocks)), [block.shape[-1] for block in blocks])
+        sizes = np.bincount(block_of[varying], minlength=len(blocks))
+        drift = drift_p_values(values) * sizes[block_of[varying]]
 
     def pair(numbers: NDArray, place: np.intp) -> tuple[float, str]:
-        if place + first == 0:
-            return numbers[place], "the log-probability"
-        return numbers[place], name_entry(entries[place + first - 1])
+        return numbers[place], names[varying[place]]
 
     return Extremes(
-        log_prob.size,
+        values[..., 0].size,
         pair(r_hat, r_hat.argmax()),
         pair(ess, ess.argmin()),
         pair(ess, ess.argmax()),
+        pair(drift, drift.argmin()),
     )
 
 
 def _judge_extremes(extremes: Extremes, frozen: NDArray) -> tuple[bool, list[str]]:
     """Whether chains have converged, and the parts of the text; `frozen` `[chains]` never moved."""
-    draws, (r_hat, worst), (least, fewest), (most, alternating) = extremes
+    draws, (r_hat, worst), (least, fewest), (most, alternating), (p, drifting) = extremes
     chains, least = len(frozen), min(least, draws)
     limit = largest_r_hat(chains)
     measured, size = f"R-hat {r_hat:.4g} at {worst}", f"ESS {least:.0f} at {fewest}"
@@ -179,6 +211,9 @@ def _judge_extremes(extremes: Extremes, frozen: NDArray) -> tuple[bool, list[str
         return False, [f"not converged: {measured}, above {limit:.4g} for {chains} chains"]
     if least < MIN_ESS:
         return False, [f"not converged: {size}, below {MIN_ESS}"]
+    if p < MIN_DRIFT_P:
+        text = f"not converged: the mean of {drifting} drifts from the first to the second half"
+        return False, [f"{text} of the draws (p = {p:.1g}); take a longer burn_in"]
     if most > MAX_ESS_RATIO * draws:
         text = (
             f"not converged: antithetic, ESS {most:.0f} of {draws} draws at {alternating}: draws "

@@ -9,12 +9,12 @@ from latticework.experiments.runs.errors import COMMANDS
 
 def parser_of(script: str, doc: str | None) -> argparse.ArgumentParser:
     """A parser whose help begins with the first paragraph of `doc` and ends with the others."""
-    first, _, rest = (doc or "").partition("\n\n")
+    first, _, details = (doc or "").partition("\n\n")
     called = "latticework " if script in COMMANDS else "python -m latticework.scripts."
     return argparse.ArgumentParser(
         prog=f"{called}{script}",
         description=first,
-        epilog=rest,
+        epilog=details,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

@@ -11,7 +11,7 @@ Prints what was left out. Fails if a claim has another verdict on the bundle tha
 from collections.abc import Sequence
 from pathlib import Path
 
-from latticework.experiments.papers.bundle import TARGET_BUNDLE_BYTES, pack
+from latticework.experiments.papers.bundle import TARGET_BUNDLE_BYTES, write_bundle
 from latticework.experiments.papers.claims.ledger import CLAIMS, Pool, judge
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.run_status import load_status
@@ -40,7 +40,9 @@ def main(words: list[str] | None = None) -> int:
         held = (
             load_status(name, "paper", chosen.outputs, Path()) if experiment_exists(name) else None
         )
-        records = [] if held is None else [*held.records, *(held.others if chosen.others else ())]
+        records = (
+            [] if held is None else [*held.records, *(held.undeclared if chosen.others else ())]
+        )
         if held is None or not records:
             if not everything:
                 print(f"{name}: no finished run at the paper's scale in {chosen.outputs}")
@@ -49,7 +51,7 @@ def main(words: list[str] | None = None) -> int:
         target = chosen.to / f"{name}.zip"
         if chosen.add and target.is_file():
             records = merge_records(load_all(target), records)
-        done = pack(records, held.config, target)
+        done = write_bundle(records, held.config, target)
         print(f"{done.file}: {done.size:,} bytes, {done.runs} runs of {len(held.runs)}")
         if done.size > TARGET_BUNDLE_BYTES:
             print(f"  larger than the target of {TARGET_BUNDLE_BYTES:,} bytes")

@@ -36,7 +36,7 @@ from latticework.scripts.arguments import parser_of
 
 def main(words: list[str] | None = None) -> int:
     """Return the exit status."""
-    chosen = parser().parse_intermixed_args(words)
+    chosen = check_parser().parse_intermixed_args(words)
     if chosen.draws:
         return check_draws_file(chosen)
     for name in ("reference", "steps"):
@@ -47,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
     sampler = find_sampler(chosen.sampler, settings(chosen.settings))
     law = load_object(chosen.law) if chosen.law else None
     report = run_checks(
-        sampler, targets(chosen, sampler), law=law, seed=chosen.seed,
+        sampler, targets_to_check(chosen, sampler), law=law, seed=chosen.seed,
         chains=200_000 if chosen.chains is None else chosen.chains,
         error=1e-6 if chosen.error is None else chosen.error,
     )  # fmt: skip
@@ -55,7 +55,9 @@ def main(words: list[str] | None = None) -> int:
     if not report.outcomes:
         return 2
     if chosen.json:
-        content = {name: [asdict(one) for one in each] for name, each in report.outcomes.items()}
+        content = {}
+        for name, outcomes in report.outcomes.items():
+            content[name] = [asdict(outcome) for outcome in outcomes]
         chosen.json.write_text(json.dumps({"sampler": str(sampler), "outcomes": content}, indent=2))
     return 1 if report.failures else 0
 
@@ -93,12 +95,12 @@ def check_draws_file(chosen: argparse.Namespace) -> int:
     )  # fmt: skip
     Console().print(report)
     if chosen.json:
-        outcomes = [asdict(one) for one in report.outcomes]
+        outcomes = [asdict(outcome) for outcome in report.outcomes]
         chosen.json.write_text(json.dumps({"draws": str(chosen.draws), "outcomes": outcomes}))
     return 0 if report.passed else 1
 
 
-def parser() -> argparse.ArgumentParser:
+def check_parser() -> argparse.ArgumentParser:
     made = parser_of("check", __doc__)
     made.add_argument("sampler", nargs="?", help="file.py:Name, or a name of conf/sampler")
     made.add_argument("settings", nargs="*", help="key=value, for the sampler's fields")
@@ -121,17 +123,17 @@ def parser() -> argparse.ArgumentParser:
 
 def settings(given: Sequence[str]) -> dict[str, Any]:
     """Words `key=value` as a dictionary; values are read as YAML, with .inf for infinity."""
-    found = {}
+    values = {}
     for word in given:
         key, separator, value = word.partition("=")
         if not separator:
             raise ValueError(f"{word!r} is not a setting; write key=value")
         document: Any = OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
-        found[key] = document["value"]
-    return found
+        values[key] = document["value"]
+    return values
 
 
-def targets(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:
+def targets_to_check(chosen: argparse.Namespace, sampler: Any) -> dict[str, Target]:
     """The targets to check on, by name; one of the user's own is checked first."""
     if chosen.target is None:
         if chosen.domain is None:

@@ -30,7 +30,7 @@ def pass_on_source() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
-def versions() -> str:
+def describe_versions() -> str:
     """Return the versions of Latticework, PyTorch and Python, in a line each."""
     try:
         package = version("latticework")
@@ -57,7 +57,7 @@ def main() -> None:
             if words and words[0] in errors.COMMANDS:
                 sys.exit(import_module(f"latticework.scripts.{words[0]}").main(words[1:]))
             if "--version" in words:
-                print(versions())
+                print(describe_versions())
                 return
             validation.check_names(words)
             import_module("latticework.run").job()

@@ -39,12 +39,12 @@ from latticework.experiments.records.labels import sampler_style
 from latticework.experiments.records.record import checksums, open_record, versions
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.environment import NUMERIC_PACKAGES, commit, device_name
+from latticework.sampling.budget import Allowance, Unit
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.naming import load_object
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import check_target, load_target
 from latticework.sampling.tuning.race import Entrant, Race, race_table, select_entrants
-from latticework.sampling.tuning.setup import Allowance, Unit
 from latticework.sampling.tuning.space import spaces
 from latticework.scripts.arguments import outputs, parser_of
 
@@ -55,7 +55,7 @@ UNITS = {"second": "effective samples a second", "evaluation": "effective sample
 def main(words: list[str] | None = None) -> int:
     """Return the exit status: 1 if no sampler could be ranked."""
     words = sys.argv[1:] if words is None else words
-    chosen = parser().parse_args(words)
+    chosen = race_parser().parse_args(words)
     console, began = Console(), time.perf_counter()
     budget = Allowance.read(chosen.budget)
     model = load_target(chosen.target, chosen.domain)
@@ -97,12 +97,12 @@ def main(words: list[str] | None = None) -> int:
     }
     seconds = time.perf_counter() - began
     command = shlex.join(["latticework", "race", *words])
-    write(folder, config, table, entrants, command, seconds)
+    write_race(folder, config, table, entrants, command, seconds)
     console.print(f"\ntable, figure and records: {folder}", highlight=False, soft_wrap=True)
     return 0 if (table["rank"] != "-").any() else 1
 
 
-def parser() -> argparse.ArgumentParser:
+def race_parser() -> argparse.ArgumentParser:
     made = parser_of("race", __doc__)
     made.add_argument("target", help="file.py:Name, a function, an nn.Module or an EnergyModel")
     made.add_argument("--domain", help="of a function: binary:20, spins:20, categorical:10,3 ...")
@@ -158,10 +158,10 @@ def load_start(chosen: argparse.Namespace, model: Any) -> torch.Tensor | None:
 
 def parse_samplers(text: str | None) -> list[str] | None:
     """The names between the commas of --samplers."""
-    found = [name.strip() for name in text.split(",")] if text else None
-    if found and not all(found):
+    names = [name.strip() for name in text.split(",")] if text else None
+    if names and not all(names):
         raise ValueError(f"--samplers takes names with commas between them, got {text!r}")
-    return found
+    return names
 
 
 def terminal_table(table: pd.DataFrame, unit: Unit) -> Grid:
@@ -219,26 +219,25 @@ def remarks(
     reasons: dict[str, list[str]] = {}
     for name, reason in left.items():
         reasons.setdefault(reason, []).append(name)
-    lines += [f"left out: {', '.join(some)} ({reason})" for reason, some in reasons.items()]
+    lines += [f"left out: {', '.join(names)} ({reason})" for reason, names in reasons.items()]
     return lines
 
 
 def stillness(entrants: list[Entrant]) -> list[str]:
     """Entries of x that never changed: in all samplers, as the target may imply, or in one."""
     ran = [each for each in entrants if each.laps]
-    common = [
-        f"{entry} = {value:g}"
-        for entry, value in (ran[0].still.items() if ran else ())
-        if all(each.still.get(entry) == value for each in ran)
-    ]
+    common = []
+    for entry, value in ran[0].still.items() if ran else ():
+        if all(each.still.get(entry) == value for each in ran):
+            common.append(f"{entry} = {value:g}")
     lines = [f"constant in all draws, and left out: {first_names(common)}"] if common else []
     for each in ran:
-        own = [
+        entries = [
             f"{entry} ({'differs between chains' if math.isnan(value) else f'{value:g}'})"
             for entry, value in each.still.items()
             if f"{entry} = {value:g}" not in common
         ]
-        lines += [f"{each.name} never changed {first_names(own)}"] if own else []
+        lines += [f"{each.name} never changed {first_names(entries)}"] if entries else []
     return lines
 
 
@@ -248,7 +247,7 @@ def first_names(words: list[str]) -> str:
     return ", ".join(words[:NAMED]) + more
 
 
-def write(
+def write_race(
     folder: Path,
     config: dict[str, Any],
     table: pd.DataFrame,
@@ -293,8 +292,8 @@ def draw_race(table: pd.DataFrame, title: str) -> Figure:
         for place, row in enumerate(shown.to_dict("records")):
             mean, low, high = (row[f"ess_per_{unit}{part}"] for part in ("", "_low", "_high"))
             error = [[mean - low], [high - mean]]
-            own = sampler_style(row["sampler"])
-            style = {"color": own.colour, "marker": own.marker, "markersize": 5, "capsize": 3}
+            look = sampler_style(row["sampler"])
+            style = {"color": look.colour, "marker": look.marker, "markersize": 5, "capsize": 3}
             ax.errorbar(mean, place, xerr=error, linestyle="none", **style)
         names = [sampler_style(name).label for name in shown["sampler"]]
         labels = [f"{rank}  {name}" for rank, name in zip(shown["rank"], names, strict=True)]

@@ -12,9 +12,9 @@ they are kept in outputs/report/kept.
 import logging
 from pathlib import Path
 
-from latticework.experiments.papers.docs_pages import read_notes, refresh
+from latticework.experiments.papers.docs_pages import read_notes, refresh_pages
 from latticework.experiments.papers.report_builder import build_report
-from latticework.experiments.papers.report_html import write
+from latticework.experiments.papers.report_html import write_report
 from latticework.experiments.papers.run_status import SCALES
 from latticework.experiments.records.escapes import escape_terminal
 from latticework.experiments.runs.errors import one_line_errors
@@ -32,7 +32,7 @@ def main(words: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("latticework").setLevel(logging.INFO)  # what is drawn takes a minute
     if chosen.committed:
-        for file in refresh():
+        for file in refresh_pages():
             print(f"written: {file}")
         return
     folder = chosen.outputs / "report"
@@ -41,7 +41,7 @@ def main(words: list[str] | None = None) -> None:
     if report.notice:
         print(report.notice)
     print(report.tested)
-    print(f"report: {write(report, folder, read_notes())}")
+    print(f"report: {write_report(report, folder, read_notes())}")
     if report.failed:
         raise SystemExit("\n".join(map(escape_terminal, report.failed)))
 

@@ -21,7 +21,7 @@ from latticework.scripts.arguments import outputs, parser_of
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def commands(
+def list_commands(
     known: Catalogue, names: list[str], scale: str, overrides: list[str]
 ) -> list[list[str]]:
     """The arguments of each run.py command, in order. Raises KeyError for an unknown exhibit."""
@@ -61,7 +61,7 @@ def main(words: list[str] | None = None) -> int:
             folder = Path(word.removeprefix("outputs="))
             place = ["--outputs", str(folder)]
     try:
-        todo = commands(catalogue(), names, chosen.scale, overrides)
+        todo = list_commands(catalogue(), names, chosen.scale, overrides)
     except KeyError as error:
         parser.error(error.args[0])
     failed = []

@@ -1,4 +1,4 @@
-"""Which records was a figure drawn from, and are they unchanged?
+"""Tell from which records a figure was drawn, and whether they are unchanged.
 
 latticework trace outputs/ising_sampling/quick/figures/fig3.png
 latticework trace fig3.pdf --outputs elsewhere

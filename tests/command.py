@@ -55,7 +55,15 @@ def command_line(*words: str, outputs: Path) -> int:
             root.setLevel(level)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            _stop_workers()
     return 0
+
+
+def _stop_workers() -> None:
+    """End joblib's processes, which would keep this command's environment for the next one."""
+    loky = sys.modules.get("joblib.externals.loky")
+    if loky is not None:
+        loky.get_reusable_executor().shutdown(wait=True)
 
 
 def compile_nothing(patch: pytest.MonkeyPatch) -> None:

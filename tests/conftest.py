@@ -7,10 +7,13 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from omegaconf import _utils
+
+if TYPE_CHECKING:
+    from latticework.experiments.papers.report_content import Report
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Processes that a test starts import this checkout; another one may be installed.
@@ -98,6 +101,34 @@ def outputs(finished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(finished, tmp_path / "outputs")
 
 
+@pytest.fixture(scope="session")
+def small_outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two experiments in full, a part of one, of which a run failed and another was stopped."""
+    from command import command_line
+    from report_parts import PART, SMOKE
+
+    folder = tmp_path_factory.mktemp("outputs")
+    for name in ("stochastic_proposal", "rates_sec3"):
+        assert command_line(f"experiment={name}", *SMOKE, outputs=folder) == 0
+    assert command_line(*PART, "sampler=gibbs,dmala", outputs=folder) == 0
+    for sampler, error in (("gwg", "ValueError: too <large>\n\nTraceback"), ("dula", None)):
+        run = folder / "ising_sampling" / "smoke" / f"sampler={sampler},seed=0"
+        (run / ".hydra").mkdir(parents=True)
+        if error:
+            (run / "error.txt").write_text(error)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report(small_outputs: Path) -> "Report":
+    """The report of `small_outputs`; its figures are kept where the command looks for them."""
+    from report_parts import NOWHERE
+
+    from latticework.experiments.papers.report_builder import build_report
+
+    return build_report(small_outputs, bundles=NOWHERE, keep=small_outputs / "report" / "kept")
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty data root and cache, and no network."""
@@ -152,3 +183,26 @@ def uncompiled(monkeypatch):
     """Blocks of a step that PyTorch interprets."""
     monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 1)
     monkeypatch.setattr("torch._inductor.compile", lambda graph, given, options: graph)
+
+
+@pytest.fixture
+def no_grad() -> Iterator[None]:
+    """Record no gradients, as the loops of chains do not."""
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_blocks() -> Iterator[None]:
+    """Blocks of two fused steps, which compile sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 2)
+        yield
+
+
+@pytest.fixture
+def interpreted(uncompiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two fused steps that PyTorch interprets, for what is done with them."""
+    monkeypatch.setattr("latticework.samplers.fused_block.BLOCK_STEPS", 2)

@@ -26,7 +26,7 @@ from latticework.experiments.papers.claims.ledger import Entry, judge
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.rendering import csv_text, write_table
-from latticework.experiments.papers.report_pages import TABLES, stem
+from latticework.experiments.papers.report_pages import TABLES, file_stem
 from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses, pools
 from latticework.experiments.records.record import load_all
 
@@ -48,7 +48,7 @@ def results(folder: Path) -> None:
         for experiment, names in exhibit.items_by_experiment.items():
             for one in held.get(experiment, ()):
                 for made in make_all(_only(one.config, names), one.drawable_records):
-                    file = target / stem(exhibit, experiment, made.name)
+                    file = target / file_stem(exhibit, experiment, made.name)
                     if isinstance(made.content, Plot):
                         texts = {
                             ".csv": csv_text(made.content.table),

@@ -18,7 +18,7 @@ from latticework.experiments.tasks import benchmark, truths
 from latticework.experiments.tasks.measures import chain_numbers
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.tuning.setup import SampledRun, TuningSetup, quality
-from latticework.sampling.tuning.space import from_numbers, numbers, with_fields
+from latticework.sampling.tuning.space import fields_as_numbers, from_numbers, with_fields
 
 # Truth.
 
@@ -77,17 +77,17 @@ def test_means_of_long_chains_count_each_state_once(tmp_path):
 def test_errors_are_those_of_the_running_mean():
     result = lw.sample(lambda x: x.sum(-1), "gibbs", sites=3, steps=40, thin=2, chains=4)
     stint, mean = SampledRun(result, burn_in=10, thin=2, steps=50), torch.full((3,), 0.7)
-    found = benchmark.errors(stint, mean, 5)
+    found = benchmark.error_readings(stint, mean, 5)
     assert [step for step, _ in found] == [10 + 2 * n for n in (1, 2, 4, 9, 20)]
     gap = result.draws[:, :9].mean((0, 1)) - 0.7
     assert found[3][1]["log_rmse"] == pytest.approx(float(gap.square().mean().sqrt().log()))
-    assert benchmark.errors(stint, None, 5)[0] == (12, {})
+    assert benchmark.error_readings(stint, None, 5)[0] == (12, {})
 
 
 def test_fields_survive_their_storage_as_numbers():
     space = {"flips": {"low": 1, "high": 9}, "balance": {"choices": ["sqrt", "barker"]}}
     fields = {"flips": 4, "balance": "barker"}
-    assert from_numbers(numbers(fields, space), lw.GWG(), space) == fields
+    assert from_numbers(fields_as_numbers(fields, space), lw.GWG(), space) == fields
 
 
 def test_thinning_hides_no_effective_samples():

@@ -23,8 +23,8 @@ from latticework.experiments.papers.bundle import (
     CURVE_ROW_STEPS,
     MAX_ARRAY_BYTES,
     MAX_ENTRY_CHARACTERS,
-    pack,
     thin,
+    write_bundle,
 )
 from latticework.experiments.papers.draw import make_all
 from latticework.experiments.papers.run_status import load_status
@@ -104,7 +104,9 @@ def test_the_same_records_give_the_same_bytes(outputs, bundle, tmp_path):
     packed(outputs, again)
     assert (again / "ising_sampling.zip").read_bytes() == bundle.read_bytes()
     records = load_all(bundle)
-    pack(records, declared_sweep("ising_sampling", "paper").config, tmp_path / "of a bundle.zip")
+    write_bundle(
+        records, declared_sweep("ising_sampling", "paper").config, tmp_path / "of a bundle.zip"
+    )
     assert (tmp_path / "of a bundle.zip").read_bytes() == bundle.read_bytes()
 
 
@@ -170,7 +172,7 @@ def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypa
     records, config = load_all(sentences), declared_sweep("text_infilling", "paper").config
     assert min(len(json.dumps(r.document["generated"])) for r in records) > 400
     file = tmp_path / "text_infilling.zip"
-    pack(records, config, file)
+    write_bundle(records, config, file)
     bundled = load_all(file)
     assert [record.config["seed"] for record in bundled] == [0, 1]
     for old, new in zip(records, bundled, strict=True):
@@ -181,7 +183,7 @@ def test_only_sentences_that_figures_show_are_kept(sentences, tmp_path, monkeypa
     ours, theirs = ({made.name: made for made in make_all(config, r)} for r in (records, bundled))
     assert theirs["fig10a"].content.html == ours["fig10a"].content.html
     pd.testing.assert_frame_equal(theirs["table3"].content, ours["table3"].content)
-    pack(bundled, config, tmp_path / "again.zip")
+    write_bundle(bundled, config, tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == file.read_bytes()
     with pytest.raises(
         LookupError, match=r"holds no sentences of .*seed=1-\w{8}, only those that its"
@@ -238,7 +240,7 @@ def test_a_large_bundle_has_fewer_rows_of_all_its_runs(outputs, tmp_path, monkey
         table.to_csv(record.path / "metrics.csv", index=False)
     for target, rows in ((200_000, CURVE_ROW_STEPS[0]), (1, CURVE_ROW_STEPS[-1])):
         monkeypatch.setattr(packing, "TARGET_BUNDLE_BYTES", target)
-        done = pack(records, config, tmp_path / f"{target}.zip")
+        done = write_bundle(records, config, tmp_path / f"{target}.zip")
         assert done.size == (tmp_path / f"{target}.zip").stat().st_size
         first, second = (one.metrics["step"] for one in load_all(tmp_path / f"{target}.zip"))
         assert list(first) == list(second)

@@ -142,7 +142,7 @@ def read(module, words, monkeypatch):
         exhibits = [
             word for word in words if "=" not in word and word not in ("--scale", words[-1])
         ]
-        made = latticework.scripts.reproduce.commands(catalogue(), exhibits, "smoke", [])
+        made = latticework.scripts.reproduce.list_commands(catalogue(), exhibits, "smoke", [])
         assert {w.removeprefix("experiment=") for w, *_ in made} <= EXPERIMENTS
         assert made
 

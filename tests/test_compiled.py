@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from everyone import PAIRS, rated
+from rows import FEW, flat
 from targets import TARGETS
-from test_kernels import FEW, flat
 from torch import Generator
 
 import latticework as lw

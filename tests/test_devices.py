@@ -149,7 +149,7 @@ def test_captured_annealing_is_eager_annealing(kernel, kind, device):
         rng = Generator(device).manual_seed(0)
         betas = annealing.linear(12).to(device)
         with torch.no_grad():
-            chains = annealing.start(kernel, path, path.draw(10, rng), betas)
+            chains = annealing.start_annealing(kernel, path, path.draw(10, rng), betas)
 
             def block(state, carries):
                 for _ in range(4):

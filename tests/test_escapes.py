@@ -34,7 +34,7 @@ from latticework.experiments.papers.claims.ledger import CLAIMS, Entry
 from latticework.experiments.papers.claims.verdict import Finding, Margin, Number, Verdict
 from latticework.experiments.papers.docs_pages import results_pages
 from latticework.experiments.papers.exhibits import catalogue
-from latticework.experiments.papers.report_html import html_page, write
+from latticework.experiments.papers.report_html import html_page, write_report
 from latticework.experiments.records.escapes import (
     escape_csv,
     escape_html,
@@ -240,7 +240,7 @@ def test_the_report_and_the_pages_of_docs(tmp_path):
     secret.write_bytes(b"\x89PNG secret")
     report = hostile_report()
     folder = tmp_path / "outputs" / "report"
-    write(report, folder)
+    write_report(report, folder)
     assert {file.name for file in folder.glob("*.html")} == {
         "index.html", "ledger.html", "fig3.html",
     }  # fmt: skip

@@ -37,7 +37,7 @@ from latticework.experiments.papers import docs_pages, rendering
 from latticework.experiments.papers.draw import PAPER_LIMITS, draw_all
 from latticework.experiments.papers.rendering import csv_text, png_bytes, svg_text, write_table
 from latticework.experiments.papers.report_content import Report
-from latticework.experiments.papers.report_figures import draw
+from latticework.experiments.papers.report_figures import draw_experiment
 from latticework.experiments.papers.run_status import ExperimentStatus
 from latticework.experiments.records.estimates import Estimate
 from latticework.experiments.records.record import Record
@@ -297,7 +297,7 @@ def test_a_command_draws_the_others_and_exits_with_1(tmp_path, capsys):
 def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     figures = config(*ERRORS)
     del figures.figures.untypeset
-    made = draw(ExperimentStatus("some", "paper", figures, "outputs", (), [fake()]))
+    made = draw_experiment(ExperimentStatus("some", "paper", figures, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["fine"]
     failed = ["value was not made: ValueError: bad ink", "key was not made: KeyError: 'x'"]
     assert made.failed == failed
@@ -306,9 +306,9 @@ def test_the_report_tells_what_failed(tmp_path, monkeypatch):
     report = Report({}, [], [], failed)
     monkeypatch.setattr(docs_pages, "build_report", lambda *_, **__: report)
     with pytest.raises(RuntimeError, match="nothing was written: value was not made"):
-        docs_pages.refresh(tmp_path)
+        docs_pages.refresh_pages(tmp_path)
     monkeypatch.setattr(latticework.scripts.report, "build_report", lambda *_, **__: report)
-    monkeypatch.setattr(latticework.scripts.report, "write", lambda *_: ())
+    monkeypatch.setattr(latticework.scripts.report, "write_report", lambda *_: ())
     with pytest.raises(SystemExit) as end:
         latticework.scripts.report.main([f"--outputs={tmp_path}"])
     assert end.value.code == "\n".join(failed)

@@ -6,15 +6,14 @@ of runs of the whole table, and p > 1e-4 for each of some 300 chi-square tests a
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
-import exactness
 import numpy as np
 import pytest
+import step_laws
 import torch
 from exactness import TABLE, Row, largest_z, p_value
+from rows import FEW, engines, exact_law, follows, of_rows, run, twins
 from scipy.sparse.csgraph import connected_components
 from targets import TARGETS, scattered
 from torch import Generator
@@ -22,73 +21,13 @@ from torch import Generator
 import latticework as lw
 from latticework.samplers import compiled
 from latticework.samplers.compiled import rbm, sites
-from latticework.samplers.compiled.compiled_sampler import CompiledSampler, NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_lattice import LatticeSweepTwin
-from latticework.samplers.sums import MultiStepSampler
-from latticework.sampling.checking import variations
 from latticework.sampling.checking.check_case import CheckCase, counts
-from latticework.sampling.checking.host_reads import NoHostReads
-from latticework.sampling.checking.law import Law
-from latticework.sampling.checking.suite import CHECKS, follow_chains
+from latticework.sampling.checking.suite import follow_chains
 from latticework.sampling.checking.targets import Target
 from latticework.sampling.devices import find_device
 
-LAWS: dict[tuple[str, str], Law] = {}
-FEW = (lw.Gibbs, lw.BlockGibbs, lw.GWG, lw.SwendsenWang)  # whose kernels quick tests compile
 SETTLING = 40  # steps; the start is forgotten by then
-
-
-def of_rows(keep=lambda row: True):
-    """Parameters (row), for the rows that `keep` chooses; a test goes through its targets."""
-    rows = [pytest.param(row, id=str(row.sampler)) for row in filter(keep, TABLE)]
-    return pytest.mark.parametrize("row", rows)
-
-
-def twins(row: Row, name: str) -> list[CompiledSampler]:
-    """The compiled kernel of a row on a target, if there is one."""
-    try:
-        return [find_compiled_kernel(row.sampler, TARGETS[name].model)]
-    except NoCompiledKernelError:
-        return []
-
-
-def engines(row: Row, names: Iterable[str]) -> Iterator[tuple[lw.Sampler, str]]:
-    """The row's sampler, and its compiled kernel, on each of its targets with these names."""
-    for name in names:
-        yield from ((sampler, name) for sampler in (row.sampler, *twins(row, name)))
-
-
-def distinct(row: Row) -> list[str]:
-    """The targets of a row without those whose model and domain an earlier row of its class has.
-
-    The first is kept, because another setting may be another code.
-    """
-
-    def code(of: Row, name: str) -> tuple[type, ...]:
-        return type(of.sampler), type(TARGETS[name].domain), type(TARGETS[name].model)
-
-    seen = {code(of, name) for of in TABLE[: TABLE.index(row)] for name in of.targets}
-    first: dict[tuple[type, ...], str] = {}
-    for name in row.targets:
-        first.setdefault(code(row, name), name)
-    return [name for kind, name in first.items() if kind not in seen or name == row.targets[0]]
-
-
-def exact_law(row: Row, name: str) -> Law:
-    """The enumerated law; it leaves the target invariant, as the papers prove."""
-    key, target = (str(row.sampler), name), TARGETS[name]
-    if key in LAWS:
-        return LAWS[key]
-    law = LAWS[key] = row.law(row.sampler, target)
-    np.testing.assert_allclose(law.after[0].sum(-1), 1, rtol=1e-12)
-    if row.leaves == "target":
-        for after in law.after:
-            np.testing.assert_allclose(target.law @ after, target.law, atol=1e-12)
-        if row.reversible:
-            flow = target.law[:, None] * law.after[0]
-            np.testing.assert_allclose(flow, flow.T, atol=1e-14)
-    return law
 
 
 def stationary(matrix: np.ndarray) -> np.ndarray:
@@ -103,12 +42,6 @@ def on_gpu(name: str) -> Target:
     """The target with a copy of its model on a GPU."""
     target = TARGETS[name]
     return Target(copy.deepcopy(target.model).to(find_device("cuda")), target.box)
-
-
-def run(sampler: lw.Sampler, state, model, rng, steps: int):
-    for _ in range(steps):
-        state, _ = sampler.step(state, model, rng)
-    return state
 
 
 # The law of a step.
@@ -158,41 +91,11 @@ def test_steps_on_a_gpu_follow_the_enumerated_law(row):
         follows(row.sampler, row, name, on_gpu(name), bound=5.5)
 
 
-def follows(sampler: lw.Sampler, row: Row, name: str, target: Target, bound: float = 5) -> None:
-    """In 99 of 100 cases, an outcome of probability 1/2 is seen to be off by 9 % of it.
-
-    That is with 16 states. Where all chains of a call share its numbers, the 250 calls see 46 %.
-    These rows test which block is drawn; rows with a systematic scan test the same conditionals.
-    """
-    law = exact_law(row, name)
-    if isinstance(sampler, LatticeSweepTwin) and int(target.model.colours().max()) == 1:
-        law = law._replace(after=[half_reversed(after, target.law) for after in law.after])
-    replicas = 250 if row.shared else 100_000 // len(target.inner)
-    found, info = counts(sampler, target, len(law.after), replicas, row.shared)
-    for count, after in zip(found, law.after, strict=True):
-        assert largest_z(count, replicas, after[target.inner]) < bound, (sampler, name)
-    if law.acceptance is None:
-        assert (info.accept_prob == 1).all(), (sampler, name)
-    else:
-        accept = info.accept_prob.double()
-        error = (accept.var() / len(accept)).sqrt() + 1e-6
-        off = abs(accept.mean() - law.acceptance[target.inner].mean())
-        assert off < 5 * error, (sampler, name)
-
-
-def half_reversed(after: np.ndarray, law: np.ndarray) -> np.ndarray:
-    """The mean of a sweep and of one by the other order of both colours, its reversal in time.
-
-    Compiled sweeps of lattices make these in turn, chain by chain, and replicas are in a row.
-    """
-    return (after + (law[:, None] * after).T / law[:, None]) / 2
-
-
 @pytest.mark.parametrize("wrong", [lw.DMALA(0.52), lw.DULA(0.5)])
 def test_the_step_test_can_fail(wrong):
     """Controls: a step size 4 % off, and the correction left out."""
     target = TARGETS["binary"]
-    (after,) = exactness.dmala(lw.DMALA(0.5), target).after
+    (after,) = step_laws.dmala(lw.DMALA(0.5), target).after
     (count,), _ = counts(wrong, target, 1, 50_000)
     assert largest_z(count, 50_000, after) > 5
 
@@ -259,133 +162,6 @@ def test_an_unadjusted_sampler_is_caught(name):
 def test_a_sampler_that_accepts_always_is_caught(sampler, monkeypatch):
     monkeypatch.setattr("latticework.samplers.base.acceptance", torch.ones_like)
     assert invariance(sampler, TARGETS["binary"], TARGETS["binary"].law) < 1e-4
-
-
-# The rules of a step.
-
-RULES = ["valid states", "states not aliased", "chance from rng", "resumes exactly"]
-EAGER = ["cached values", "no host reads"]
-MEMORY = {"scan", "position", "phase", "root", "momentum", "guide", "turn", "age"}
-
-
-@pytest.mark.slow
-@of_rows()
-def test_rules(row):
-    for sampler, name in engines(row, distinct(row)):
-        case = CheckCase(sampler, TARGETS[name], 1e-6)
-        for rule in RULES if isinstance(sampler, MultiStepSampler) else RULES + EAGER:
-            with torch.no_grad():
-                outcome = CHECKS[rule](case)
-            assert outcome.status == "ok", f"{sampler} on {name}, {rule}: {outcome.detail}"
-
-
-@pytest.mark.slow
-@of_rows(lambda row: row.sampler.exact)
-def test_states_without_probability_are_never_entered(row, monkeypatch):
-    """Targets that are -inf, or NaN, in two states; of twins see test_same_law.py.
-
-    4,000 chains of 8 steps enter a state that has a share of 10^-3 of the moves.
-    """
-    monkeypatch.setattr(variations, "MASKED_CHAINS_AND_STEPS", (4000, 8))
-    case = CheckCase(row.sampler, TARGETS[row.targets[0]], 1e-9)
-    for name in ("impossible states", "unknown states"):
-        outcome = CHECKS[name](case)
-        assert outcome.status in ("ok", "-"), (name, outcome.detail)
-
-
-def flat(state) -> list[torch.Tensor]:
-    """The tensors of a state, in order."""
-    return [t for field in state for t in (flat(field) if isinstance(field, tuple) else [field])]
-
-
-@pytest.mark.slow
-@of_rows()
-def test_refresh_reads_the_new_target(row):
-    """The rest of the state is that of a new one; memory is kept."""
-    for sampler, name in engines(row, distinct(row)):
-        refreshes(sampler, TARGETS[name])
-
-
-def refreshes(sampler: lw.Sampler, target: Target) -> None:
-    rng = Generator().manual_seed(1)
-    state = sampler.init(target.draw(target.law, 64, rng), target.model)
-    state = run(sampler, state, target.model, rng, 3)
-    names = MEMORY & set(state._fields)
-    kept = {name: [t.clone() for t in flat([getattr(state, name)])] for name in names}
-    other = copy.deepcopy(target.model)
-    next(chain(other.parameters(), other.buffers())).neg_()
-    fresh = sampler.init(state.x, other)
-    state = sampler.refresh(state, other)
-    for name in names - {"age"}:
-        assert all(map(torch.equal, flat([getattr(state, name)]), kept[name]))
-    if isinstance(
-        sampler, MultiStepSampler
-    ):  # whose state has room for values that are computed when due
-        names |= set(sampler.memory)
-        fresh = fresh._replace(**copy.deepcopy({name: getattr(state, name) for name in names}))
-        states = (
-            sampler.advance(s, other, Generator().manual_seed(9), 5)[0] for s in (state, fresh)
-        )
-        assert torch.equal(*(state.x for state in states))
-        return
-    for name in set(state._fields) - set(sampler.memory):
-        found, expected = (flat([getattr(s, name)]) for s in (state, fresh))
-        torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda x: x[0].item(),
-        lambda x: bool(x.sum() > 0),
-        lambda x: x[x > 0],
-        lambda x: x.nonzero(),
-        lambda x: torch.multinomial(x.abs(), 1),
-        lambda x: torch.tensor([1.0, 2.0]),
-        lambda x: x.masked_select(x > 0),
-    ],
-)
-def test_the_guard_catches_host_reads(read):
-    x = torch.randn(4, generator=Generator().manual_seed(0))
-    with pytest.raises(AssertionError, match="on the host"), NoHostReads():
-        read(x)
-
-
-UNSUPPORTED = [
-    (lw.BlockGibbs(), "lattice categorical"),
-    (lw.Gibbs(), "integers"),
-    (lw.GWG(2), "categorical naturals"),
-    (lw.HammingBall(2, 1), "ordinal categorical"),
-    (lw.RandomWalk(), "integers"),
-    (lw.RMALA(0.3, 0.5), "categorical naturals"),
-    (lw.DiscreteSVGD(0.1, 0.5), "ordinal categorical"),
-    (lw.SwendsenWang(), "ring dense_ising"),
-    (lw.GibbsSweep(), "dense_ising"),
-]
-
-
-@pytest.mark.parametrize(("sampler", "names"), UNSUPPORTED, ids=str)
-def test_unsupported_models_are_refused(sampler, names):
-    for target in map(TARGETS.get, names.split()):
-        with pytest.raises(lw.UnsupportedModelError, match=f"{type(sampler).__name__} needs .*got"):
-            sampler.init(target.states[:2], target.model)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: lw.RMALA(1, 0.0), "temperature must be positive"),
-        (lambda: lw.RMALA(1, 0.5, "both"), "accept must be"),
-        (lambda: lw.DiscreteSVGD(0.1, 1.0, -2.0), "bandwidth must be positive"),
-        (lambda: lw.RatesFPCD(-1.0), "fast_step_size must be 0 or more, got -1"),
-        (lambda: lw.RatesHerding(0.1, 1.5), r"decay must be in \[0, 1\], got 1.5"),
-        (lambda: lw.RatesFPCD(statistics="both"), "statistics must be one of"),
-        (lambda: lw.SamplePenalization(coding="sign"), "coding must be None or spin"),
-    ],
-)
-def test_bad_arguments_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 # Kernels keep numbers that belong to the state and recompute them from time to time. Each flip

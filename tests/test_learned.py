@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from annealing_cases import DATA, rbm
 from command import bundled_data, command_line
 from documented import composed
-from test_ais import DATA, rbm
 
 from latticework.experiments.figures.likelihood import table1
 from latticework.experiments.records.record import load_all

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -110,7 +111,8 @@ def test_the_import_alone_imports_no_torch():
 
 def test_every_public_name_is_the_object_of_its_module():
     stub = ast.parse((ROOT / "src/latticework/__init__.pyi").read_text())
-    found = [(node.module, alias) for node in stub.body for alias in node.names]
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    found = [(node.module, alias) for node in imports for alias in node.names]
     assert all(alias.asname == alias.name for _, alias in found)  # else no type checker sees it
     names = [alias.name for _, alias in found]
     assert sorted(set(names)) == sorted(names) == latticework.__all__
@@ -120,6 +122,10 @@ def test_every_public_name_is_the_object_of_its_module():
             continue  # an extra
         own = getattr(importlib.import_module(module), alias.name)
         assert getattr(latticework, alias.name) is own
+    assert (
+        latticework.__version__
+        == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    )
     with pytest.raises(AttributeError, match="no attribute 'DMLA'"):
         latticework.DMLA  # noqa: B018
 

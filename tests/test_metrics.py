@@ -1,16 +1,13 @@
-"""Metrics and diagnostics, by hand and by brute force."""
+"""Metrics of a run, by hand and by brute force."""
 
 import math
-import re
 from typing import NamedTuple
 
-import arviz
 import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
 
-import latticework as lw
 from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
@@ -21,9 +18,7 @@ from latticework.models.ising import Lattice
 from latticework.samplers.base import Info
 from latticework.samplers.gibbs import Gibbs
 from latticework.samplers.sums import SumRequest
-from latticework.sampling import diagnostics
 from latticework.sampling.chain import Chain, run_chain
-from latticework.sampling.diagnostics import convergence, largest_r_hat, quantities, round_noise
 from latticework.sampling.drawing import ChainAcceptance
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import (
@@ -38,7 +33,6 @@ from latticework.sampling.metrics import (
     second_half,
 )
 from latticework.sampling.mmd import MMD, mmd_squared
-from latticework.sampling.verdict import verdict
 
 EVERY = SumRequest(changed=True)
 
@@ -218,7 +212,7 @@ def test_mmd_of_one_hot_states_is_that_of_the_share_of_sites_that_differ():
     torch.testing.assert_close(read["mmd_v"], expected)
 
 
-# Traces, effective sample size, R-hat.
+# Traces.
 
 
 def test_a_trace_holds_whole_numbers_of_any_size():
@@ -328,208 +322,6 @@ def test_the_error_of_log_rmse_over_chains_is_that_of_repeated_runs():
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
 
 
-def test_a_stuck_coordinate_is_counted_and_has_no_ess():
-    """Also if chains are stuck at different values; a coordinate that moves in one chain counts."""
-    trace = np.random.default_rng(0).integers(0, 2, (200, 4, 4))
-    trace[:, :, 1] = 1
-    trace[:, :, 2] = [0, 1, 0, 1]
-    trace[:, 1:, 3] = 0
-    found = convergence(trace)
-    assert np.isnan(found["ess"]).tolist() == [False, True, True, False]
-    assert np.isnan(found["r_hat"]).tolist() == [False, True, True, False]
-    assert found["constant"] == 2
-
-
-def least_error(x):
-    """The floor under the error of a value that chains enter one to four times, `x` [chains, n]."""
-    low, high = x.min(), x.max()
-    if not np.isin(x, (low, high)).all():
-        return 0
-    rarer = x == (high if (x == high).mean() <= 0.5 else low)
-    visits = 0
-    for chain in rarer:
-        visits += "".join("01"[int(inside)] for inside in [False, *chain]).count("01")
-    if not 1 <= visits <= 4:
-        return 0
-    return rarer.mean() * (high - low) * np.sqrt(2 * (visits + 1)) / visits
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # ArviZ divides by zero in short chains
-@pytest.mark.parametrize(("chains", "length"), [(4, 200), (1, 30), (3, 7), (2, 5), (3, 4)])
-def test_all_quantities_at_once_have_arvizs_numbers(chains, length):
-    """Real, binary and whole numbers, from anticorrelated to sticky ones."""
-    rng = np.random.default_rng(0)
-    draws, keep = rng.normal(size=(chains, length, 9)), np.tile([-0.7, 0.3, 0.95], 3)
-    for step in range(1, length):
-        draws[:, step] = keep * draws[:, step - 1] + np.sqrt(1 - keep**2) * draws[:, step]
-    draws[..., 3:6] = draws[..., 3:6] > 0.3
-    draws[..., 6:] = np.round(2 * draws[..., 6:])
-    found, split = quantities(draws), convergence(draws.transpose(1, 0, 2))
-    alive = np.nonzero(~(found["constant"] | found["stuck"]))[0]
-    assert len(alive) > 6
-    for one in alive:
-        x = draws[..., one]
-        theirs = {
-            "mcse_mean": max(np.ravel(arviz.mcse(x, method="mean"))[0], least_error(x)),
-            "ess_bulk": arviz.ess(x, method="bulk"),
-            "ess_tail": arviz.ess(x, method="tail", prob=(0.05, 0.95)),
-        }
-        assert split["ess"][one] == pytest.approx(np.ravel(arviz.ess(x, method="mean"))[0])
-        if chains > 1:
-            theirs["r_hat"] = arviz.rhat(x, method="rank")
-            assert split["r_hat"][one] == pytest.approx(np.ravel(arviz.rhat(x, method="split"))[0])
-        for name, value in theirs.items():
-            assert found[name][one] == pytest.approx(np.ravel(value)[0]), (name, one)
-
-
-@pytest.mark.parametrize("offset", [0, 3e7, -1e8, 1e12])
-def test_a_large_mean_does_not_hide_the_error(offset):
-    """ArviZ's variance is one-pass: its error is .024 at 3e7 and NaN at 1e8."""
-    draws = np.random.default_rng(0).normal(size=(4, 1000, 1)) + offset
-    assert quantities(draws)["mcse_mean"] == pytest.approx(1 / np.sqrt(4000), rel=0.1)
-    mean_error = convergence(draws.transpose(1, 0, 2))["mean_error"]
-    assert mean_error == pytest.approx(1 / np.sqrt(4000), rel=0.1)
-
-
-def test_quantities_in_parts_have_the_numbers_of_all_at_once(monkeypatch):
-    draws = np.random.default_rng(0).integers(0, 3, (3, 50, 7))
-    whole = quantities(draws)
-    monkeypatch.setattr(diagnostics, "NUMBERS_AT_ONCE", 3 * 50 * 2)
-    for name, values in quantities(draws).items():
-        np.testing.assert_array_equal(values, whole[name])
-
-
-# The verdict in a line.
-
-
-def independent(chains=4, length=300, sites=5):
-    """Independent draws and their made-up log-probability."""
-    draws = np.random.default_rng(1).integers(0, 2, (chains, length, sites)).astype(np.float32)
-    return draws.sum(-1), draws
-
-
-def test_the_worst_of_many_sites_is_named():
-    """Also of more sites than are read, and of one-hot sites; a constant one is left out."""
-    log_prob, draws = independent()
-    draws[:2, :, 3] = 0
-    draws[..., 1] = 1
-    text = verdict(log_prob, draws).text
-    assert re.match(r"does not mix: R-hat [\d.]+ at x\[3\], 1 of 5 sites never changed in a", text)
-    assert text.endswith("1 of 5 sites constant")
-    hot = np.stack((draws, 1 - draws), -1)
-    assert "at x[3, 0], 1 of 5 sites never" in verdict(log_prob, hot).text
-    wide = np.ones((4, 300, 4000), np.float32)
-    wide[..., ::2] = independent(sites=2000)[1]
-    wide[:2, :, 1234] = 0
-    text = verdict(log_prob, wide).text
-    assert re.match(r"does not mix: R-hat [\d.]+ at x\[1234\], 1 of 4000 sites never", text)
-    assert text.endswith("2000 of 4000 sites constant")
-
-
-@pytest.mark.parametrize("chains", [2, 4, 8, 32, 256])
-def test_r_hat_of_many_chains_is_compared_with_what_an_ess_of_400_shows(chains):
-    """Chains of one law with an ESS of about 4400 pass, and with one of about 120 they fail."""
-    assert largest_r_hat(chains) == min(1 + chains / 400, 1.2)
-    rng, each = np.random.default_rng(chains), 2**13 // chains
-
-    def judged(keep):
-        """First-order autoregression: the ESS of n draws is n (1 - keep) / (1 + keep)."""
-        draws = rng.normal(size=(chains, each, 3))
-        for step in range(1, each):
-            fresh = np.sqrt(1 - keep**2) * draws[:, step]
-            draws[:, step] = keep * draws[:, step - 1] + fresh
-        return verdict(draws.sum(-1), draws)
-
-    assert judged(0.3).converged
-    refused = judged(0.97)
-    assert (refused.converged, refused.judged) == (False, True)
-    assert re.match(r"(not converged|does not mix): (R-hat|ESS)", refused.text)
-
-
-def test_the_limit_of_r_hat_is_named_with_the_chains():
-    log_prob, draws = independent(chains=8)
-    draws[:4, :, 2] = np.random.default_rng(2).random((4, 300)) < 0.3
-    text = verdict(log_prob, draws).text
-    assert re.match(r"not converged: R-hat 1.0[2-9]\d* at x\[2\], above 1.02 for 8 chains", text)
-
-
-@pytest.mark.parametrize("chains", [2, 4, 20, 200])
-def test_a_chain_that_never_moved_among_others_is_never_converged(chains):
-    """However many they are. Its own sites are not what never changed."""
-    log_prob, draws = independent(chains=chains, length=2000)
-    assert verdict(log_prob, draws).converged
-    draws[-1] = draws[-1, :1]
-    log_prob[-1] = log_prob[-1, :1]
-    found = verdict(log_prob, draws)
-    assert (found.converged, found.judged) == (False, True)
-    assert found.text.startswith(f"does not mix: 1 of {chains} chains never moved, R-hat ")
-    assert "sites never changed" not in found.text
-    assert "try a sampler that changes several sites at once" in found.text
-    draws[0, :, 3] = 1 - draws[-1, 0, 3]  # and one site of a chain that moves
-    assert "1 of 5 sites never changed in a chain" in verdict(log_prob, draws).text
-
-
-@pytest.mark.parametrize("most", [1.0, 0.97])
-def test_draws_that_alternate_are_told(most):
-    """Each site flips at every step, or nearly: the parity of two sites stays what it was."""
-    rng = np.random.default_rng(0)
-    flips = rng.random((8, 500, 4)) < most
-    draws = (rng.integers(0, 2, (8, 1, 4)) + flips.cumsum(1)) % 2
-    log_prob = rng.normal(size=(8, 500))
-    found = verdict(log_prob, draws)
-    assert not found.converged
-    size = re.search(r"antithetic, ESS (\d+) of 4000 draws at x", found.text)
-    assert int(size[1]) > 8000
-
-
-def test_an_ess_is_told_up_to_the_number_of_draws():
-    """Draws that alternate a little."""
-    draws = np.random.default_rng(1).normal(size=(4, 500, 1))
-    for step in range(1, 500):
-        draws[:, step] = -0.2 * draws[:, step - 1] + np.sqrt(0.96) * draws[:, step]
-    assert quantities(draws)["ess_bulk"] > 2000
-    found = verdict(draws[..., 0], draws)
-    assert found.converged
-    assert int(re.search(r"ESS (\d+) at", found.text)[1]) <= 2000
-
-
-def test_errors_of_values_that_are_seldom_visited_cover():
-    """Chains enter the rarer value one to four times and stay: the plain errors cover half."""
-    rng, hits, plain = np.random.default_rng(0), [], []
-    enter, leave = 0.00125, 0.2
-    truth = enter / (enter + leave)
-    for _ in range(120):
-        chance, draws = rng.random((4, 500)), np.zeros((4, 500, 1))
-        draws[:, 0, 0] = chance[:, 0] < truth
-        for step in range(1, 500):
-            before = draws[:, step - 1, 0] == 1
-            draws[:, step, 0] = np.where(before, chance[:, step] > leave, chance[:, step] < enter)
-        visits = int((np.diff(draws[..., 0], axis=1) > 0).sum() + draws[:, 0, 0].sum())
-        if not 1 <= visits <= 4:
-            continue
-        error = abs(draws.mean() - truth)
-        spread = draws.std(ddof=1) / np.sqrt(diagnostics._ess(diagnostics._split(draws)))
-        for value in (draws, 1 - draws, 5 - 3 * draws):  # whichever value is rarer, on any scale
-            scale = float(np.ptp(value))
-            hits.append(scale * error <= 1.96 * quantities(value)["mcse_mean"][0])
-        plain.append(error <= 1.96 * spread[0])
-    assert len(plain) > 60
-    assert np.mean(plain) < 0.8
-    assert np.mean(hits) > 0.85
-
-
-def test_a_caveat_is_part_of_every_verdict():
-    """Nothing converges with one: draws that agree, others, and too few."""
-    log_prob, draws = independent()
-    apart = draws.copy()
-    apart[:2, :, 3] = 0
-    for given, judged in ((draws, False), (apart, True), (draws[:, :9], False)):
-        found = verdict(log_prob[:, : given.shape[1]], given, caveat="they began alike")
-        assert (found.converged, found.judged) == (False, judged)
-        assert found.text.endswith("they began alike")
-    assert verdict(log_prob, draws).converged
-
-
 # In the loop.
 
 
@@ -569,27 +361,3 @@ def test_metrics_see_every_step_however_seldom_they_are_read():
     assert torch.equal(traces[0], traces[1])
     moved = (traces[0][1:] != traces[0][:-1]).sum() + (traces[0][0] != 0).sum()
     assert finals[0]["changed"] == pytest.approx(float(moved) / (12 * 3), rel=1e-5)
-
-
-@pytest.mark.parametrize("engine", ["eager", "compiled"])
-@pytest.mark.parametrize("sampler", ["gibbs", "gwg", "dmala"])
-def test_rounding_noise_makes_no_levels_of_the_log_probability(sampler, engine):
-    """With equal couplings few values exist, but sums along a chain differ in their last bits."""
-    edges = [(i, j) for i in range(10) for j in range(i) if (i + 2 * j) % 3]
-    graph = lw.Graph(edges, 0.15)
-    result = lw.sample(graph, sampler, chains=4, steps=200, engine=engine, diagnose=False)
-    exact = graph.double().log_prob(result.draws.flatten(0, 1).double())
-    levels = np.unique(np.round(exact.numpy(), 6))
-    rounded = round_noise(result.log_prob.numpy())
-    assert len(np.unique(rounded)) == len(levels)
-    assert np.abs(rounded.ravel() - exact.numpy()).max() < 1e-4
-
-
-def test_noise_that_differs_from_chain_to_chain_does_not_change_the_verdict():
-    rng = np.random.default_rng(0)
-    levels = rng.integers(0, 4, (8, 400)).astype(np.float32) * 3 - 20
-    noise = np.arange(8, dtype=np.float32)[:, None] * 2e-6
-    draws = rng.integers(0, 2, (8, 400, 3)).astype(np.float32)
-    assert (levels + noise != levels).any()
-    assert verdict(levels + noise, draws) == verdict(levels, draws)
-    assert verdict(levels, draws).converged

@@ -37,7 +37,7 @@ def test_no_margin_is_counted_twice():
     for entry in snapshot.judged():
         if entry.finding and not entry.claim.own_reading:
             for margin in entry.finding.margins:
-                sides = (entry.claim.experiment, margin.what, margin.expected, margin.values)
+                sides = (entry.claim.experiment, margin.quantity, margin.expected, margin.values)
                 claims[sides].append(entry.claim.name)
     assert [names for names in claims.values() if len(names) > 1] == []
 

@@ -48,16 +48,21 @@ def examples(page):
 
 
 @pytest.mark.slow
-def test_the_library_s_page_shows_what_it_says(capsys):
-    """The one page with code of its own. `make docs` runs the notebooks of the gallery."""
+def test_pages_with_code_of_their_own_show_what_they_say(capsys):
+    """`make docs` runs the notebooks of the gallery."""
     pages = [page for page in PAGES if not page.name.startswith("adding_") and examples(page)]
-    (page,) = pages
-    own = {"latticework": latticework}
-    exec(compile("\n".join(examples(page)), page.name, "exec"), own)
-    printed = capsys.readouterr().out
-    assert "sum over the sites alone" in printed
-    assert sampled(own, printed)
-    assert set(own["table"]["sampler"]) == {"dmala", "gwg"}
+    printed, own = {}, {}
+    for page in pages:
+        own[page.name] = {"latticework": latticework}
+        exec(compile("\n".join(examples(page)), page.name, "exec"), own[page.name])
+        printed[page.name] = capsys.readouterr().out
+    assert set(printed) == {"library.md", "long_runs.md"}
+    assert "sum over the sites alone" in printed["library.md"]
+    assert sampled(own["library.md"], printed["library.md"])
+    assert set(own["library.md"]["table"]["sampler"]) == {"dmala", "gwg"}
+    assert own["long_runs.md"]["result"].converged
+    draws = own["long_runs.md"]["result"].draws.shape[1]
+    assert own["long_runs.md"]["more"].draws.shape[1] == draws + 1000
 
 
 def test_the_gallery_lists_its_notebooks_and_each_checks_what_it_says():
@@ -167,8 +172,8 @@ def test_every_sampler_and_its_fields_are_in_the_docs():
 def test_the_tables_of_gpus_are_those_of_their_files():
     page = (ROOT / "docs" / "gpu.md").read_text()
     results = ROOT / "docs" / "results"
-    assert gpu.filled(page, results) == page
-    assert gpu.filled(page.replace("| NVIDIA H200", "| another"), results) == page
+    assert gpu.fill_page(page, results) == page
+    assert gpu.fill_page(page.replace("| NVIDIA H200", "| another"), results) == page
 
 
 # docs/adding_a_sampler.md, from outside the repository.

@@ -14,7 +14,7 @@ from latticework.models.references.catalogue import (
     DEFINITIONS,
     FOLDER,
     hash_arrays,
-    pack,
+    pack_codes,
     parameters_of,
     read_card,
     unpack,
@@ -127,7 +127,7 @@ def test_the_methods_again(name):
     found = agrees(name)
     ref = lw.reference(name)
     card = ref.card["draws"]
-    assert unpack(pack(found.codes, card["bits"]), ref.card).tolist() == found.codes.tolist()
+    assert unpack(pack_codes(found.codes, card["bits"]), ref.card).tolist() == found.codes.tolist()
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 import torch
+from rows import MEMORY, flat
 from targets import scattered
-from test_kernels import MEMORY, flat
 from torch import Generator, Tensor
 
 import latticework as lw

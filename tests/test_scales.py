@@ -19,6 +19,7 @@ TASKS = {
     "tune": (),
     "ais": (),
     "log_z": (),
+    "calibration": ("model=reference",),
     "bias": ("model=quadratic_ising", "sampler=dula"),
     "law": ("model.shape=[2,2]",),
     "stochastic_proposal": ("model.shape=[2,2]",),

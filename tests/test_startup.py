@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from documented import ROOT
+from sources import PACKAGE, files
 
 RUN = Path(__file__).resolve().parent.parent / "run.py"
 DRAWING = {"pandas", "matplotlib", "PIL"}
@@ -98,3 +100,58 @@ def test_a_run_enters_few_files(tmp_path):
     assert str(source / "samplers" / "langevin.py") in ours
     # One idea a file: checks, outcomes, tables, kinds of images and parts of a figure are apart.
     assert len(ours) <= 67
+
+
+# What draws figures runs without torch.
+
+LIGHT = ("configuration", "outcomes", "signals", "sweeps", "validation")
+WITHOUT_TORCH = [f"experiments/runs/{name}.py" for name in LIGHT]
+WITHOUT_TORCH += ["sampling/diagnostics.py", "sampling/intervals.py", "sampling/tuning/ranking.py"]
+WITHOUT_TORCH += [f"experiments/{room}" for room in ("records", "figures", "papers")]
+WITHOUT_TORCH += ["experiments/callback.py", "experiments/result_tables.py"]
+WITHOUT_TORCH += [f"workshop/bench{part}.py" for part in ("", "_workers", "_workloads")]
+SCRIPTS = ("bundle", "claim", "figures", "report", "reproduce", "trace")
+WITHOUT_TORCH += [f"scripts/{name}.py" for name in SCRIPTS]
+
+
+def covers(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+BLOCKED = """
+import sys
+from importlib import import_module
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch is blocked")
+
+sys.meta_path.insert(0, NoTorch())
+for name in {names}:
+    import_module(name)
+kernels = ("torch.", "latticework.samplers", "latticework.models")
+assert not [name for name in sys.modules if name.startswith(kernels)]
+try:  # control
+    import latticework.sampling.metrics
+except ImportError:
+    sys.exit()
+sys.exit("torch was not blocked")
+"""
+
+
+def module_name(path: str) -> str:
+    dotted = path.removesuffix(".py").replace("/", ".")
+    return dotted if path.startswith("workshop/") else f"latticework.{dotted}"
+
+
+def test_what_draws_figures_runs_without_torch():
+    assert [path for path in WITHOUT_TORCH if not (ROOT / path).exists()] == []
+    names = [
+        module_name(path)
+        for path in files(*PACKAGE)
+        if any(covers(folder, path) for folder in WITHOUT_TORCH) and "__init__" not in path
+    ]
+    words = [sys.executable, "-c", BLOCKED.format(names=names)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.bias import bias
 from latticework.experiments.tasks.law import law
 from latticework.experiments.tasks.measures.stationary import (
-    bounds,
+    bias_bounds,
     enumerate_proposal,
     in_double,
     l1_distance,
@@ -109,7 +109,7 @@ def test_stationary_law_is_the_closed_form_of_appendix_e(name, alpha):
     assert l1_distance(law, chain.target).item() == pytest.approx(
         chain.closed_form_bias.item(), rel=1e-6, abs=1e-14
     )
-    assert chain.closed_form_bias <= bounds(model).repaired(alpha) * (1 + 1e-9)
+    assert chain.closed_form_bias <= bias_bounds(model).repaired(alpha) * (1 + 1e-9)
 
 
 def test_small_biases_are_accurate():
@@ -132,7 +132,7 @@ def test_theorem_5_1_fails_as_stated(case):
     """Adding a constant to U changes Z but not the bias, so the bound can be violated."""
     weight, bias, domain, alpha = OTHER_TARGETS[case]
     model = in_double(lw.LogQuadratic(weight, bias, domain=domain))
-    chain, bound = enumerate_proposal(lw.DULA(alpha), model), bounds(model)
+    chain, bound = enumerate_proposal(lw.DULA(alpha), model), bias_bounds(model)
     distance = l1_distance(stationary_law(chain.unadjusted), chain.target).item()
     assert 1.2 * bound.theorem(alpha) < distance < bound.repaired(alpha)
     z = model(chain.states).exp().sum().item()  # the bound, written out
@@ -153,11 +153,11 @@ def test_theorem_5_2_holds_with_its_proofs_constants(a, b):
         torch.testing.assert_close(model.gradient(states), near.gradient(states))
         chain = enumerate_proposal(lw.DULA(alpha), model)
         distance = l1_distance(stationary_law(chain.unadjusted), chain.target)
-        assert distance <= bounds(model).theorem(alpha) + 1e-12
+        assert distance <= bias_bounds(model).theorem(alpha) + 1e-12
         if epsilon > 0:  # control: without its first term the bound fails for a small step
             small = enumerate_proposal(lw.DULA(0.1), model)
             law = stationary_law(small.unadjusted)
-            assert l1_distance(law, small.target) > bounds(near).theorem(0.1)
+            assert l1_distance(law, small.target) > bias_bounds(near).theorem(0.1)
 
 
 # Theorem 6.1.

@@ -19,7 +19,7 @@ from latticework.samplers.base import evaluate
 from latticework.samplers.sums import SumRequest
 from latticework.sampling import starts
 from latticework.sampling.metrics import Steps
-from latticework.sampling.tuning.space import check_space, numbers, round_fields, suggest
+from latticework.sampling.tuning.space import check_space, fields_as_numbers, round_fields, suggest
 from latticework.sampling.tuning.study import (
     best_trial,
     completed_trials,
@@ -275,7 +275,7 @@ def test_searches_of_one_storage_share_no_trials_unless_all_settings_agree(tmp_p
     def name(coupling=0.1, **settings):
         own = {"_target_": "t", "goal": 0.5, "trials": 3, **settings}
         config = {"task": own, "model": {"coupling": coupling}, "seed": 0}
-        return task.settings_of(Run(tmp_path, config=config))
+        return task.digest_of_settings(Run(tmp_path, config=config))
 
     assert name() == name(trials=5, storage="sqlite:///a.db", worker=2, apply=True)
     assert len({name(), name(goal=0.9), name(coupling=0.2)}) == 3
@@ -341,7 +341,7 @@ def test_a_choice_is_not_rounded():
     study, space = optuna.create_study(), {"step_size": {"choices": [0.12345]}}
     fields = suggest(study.ask(), lw.DMALA(), space)
     assert fields == {"step_size": 0.12345}
-    assert numbers(round_fields(fields, space), space) == {"step_size": 0}
+    assert fields_as_numbers(round_fields(fields, space), space) == {"step_size": 0}
 
 
 @pytest.mark.parametrize("sampler", [lw.DMALA(0.6), lw.GWG(6)], ids=str)
@@ -370,5 +370,8 @@ def test_proposed_sites_are_those_that_draws_of_the_proposal_change(sampler):
 
 def test_a_search_without_a_result_has_no_numbers():
     space = {"kernel": {"choices": ["gibbs", "dmala"]}, "steps": {"low": 1, "high": 9}}
-    assert numbers({}, space) == {}
-    assert numbers({"kernel": "dmala", "steps": 2}, space) == {"kernel": 1.0, "steps": 2.0}
+    assert fields_as_numbers({}, space) == {}
+    assert fields_as_numbers({"kernel": "dmala", "steps": 2}, space) == {
+        "kernel": 1.0,
+        "steps": 2.0,
+    }

@@ -90,20 +90,14 @@ def rows_of(work: Workload, threads: int, times: dict[str, list[float]]) -> list
     """A row for each contender, from its seconds per step in each turn."""
     limit = times.get("limit", [])
     mine = next((times[name] for name in OURS if name in times), [])
-    return [
-        Row(
-            work.model,
-            work.chains,
-            work.sampler,
-            threads,
-            name,
-            len(seconds),
-            *spread([1 / s for s in seconds]),
-            *spread([best / s for best, s in zip(limit, seconds, strict=False)]),
-            *spread([s / own for own, s in zip(mine, seconds, strict=False)]),
-        )
-        for name, seconds in times.items()
-    ]
+    rows = []
+    for name, seconds in times.items():
+        speed = spread([1 / s for s in seconds])
+        of_limit = spread([best / s for best, s in zip(limit, seconds, strict=False)])
+        of_ours = spread([s / ours for ours, s in zip(mine, seconds, strict=False)])
+        place = (work.model, work.chains, work.sampler, threads, name)
+        rows.append(Row(*place, len(seconds), *speed, *of_limit, *of_ours))
+    return rows
 
 
 class Bench:
@@ -151,7 +145,7 @@ class Bench:
 
         It depends on the kernel alone, so the fastest contender makes the trace, of TRACED chains.
         """
-        speeds = {r.contender: r.steps_per_second for r in rows if CONTENDERS[r.contender].own}
+        speeds = {r.contender: r.steps_per_second for r in rows if CONTENDERS[r.contender].is_ours}
         if not self.effort.trace or not speeds:
             return nan, nan
         name = max(speeds, key=lambda each: speeds[each])
@@ -162,14 +156,16 @@ class Bench:
         trace = self.workers[name].trace(fewer, DRAWS, every, self.effort.trace)
         if len(trace) < FEWEST:
             return nan, nan
-        found = convergence(trace)["ess"]
-        energy, magnetisation = (float(ess) / (trace.shape[0] * TRACED * every) for ess in found)
+        ess_of_functions = convergence(trace)["ess"]
+        energy, magnetisation = (
+            float(ess) / (trace.shape[0] * TRACED * every) for ess in ess_of_functions
+        )
         return energy, magnetisation
 
 
 def with_ess(row: Row, per_step: tuple[float, float]) -> Row:
     """The row with effective samples per second; a contender of another law has none."""
-    if not CONTENDERS[row.contender].own:
+    if not CONTENDERS[row.contender].is_ours:
         return row
     energy, magnetisation = (ess * row.chains * row.steps_per_second for ess in per_step)
     return replace(row, energy_ess_per_second=energy, magnetisation_ess_per_second=magnetisation)
@@ -241,9 +237,10 @@ def plot(path: Path, rows: list[Row]) -> None:
     from latticework.experiments.figures.style import PAGE_INCHES, key_of_dashes, new_figure
 
     shown = [r for r in rows if r.contender != "limit" and r.of_limit == r.of_limit]
-    shown = [r for r in shown if r.threads == min(row.threads for row in shown)]
     if not shown:
         return
+    threads = min(row.threads for row in shown)
+    shown = [row for row in shown if row.threads == threads]
     parts: dict[tuple[int, str], list[Row]] = {}
     for row in shown:
         size = Workload(row.model, row.chains, row.sampler).sites * row.chains
@@ -265,11 +262,11 @@ def _dots(axes: Any, rows: list[Row]) -> None:
 
     samplers = list(dict.fromkeys(row.sampler for row in rows))
     for index, name in enumerate(CONTENDERS):
-        if own := [row for row in rows if row.contender == name]:
-            middle = [row.of_limit for row in own]
-            below = [row.of_limit - row.of_limit_low for row in own]
-            above = [row.of_limit_high - row.of_limit for row in own]
-            where = [samplers.index(row.sampler) + index / 12 for row in own]
+        if of_contender := [row for row in rows if row.contender == name]:
+            middle = [row.of_limit for row in of_contender]
+            below = [row.of_limit - row.of_limit_low for row in of_contender]
+            above = [row.of_limit_high - row.of_limit for row in of_contender]
+            where = [samplers.index(row.sampler) + index / 12 for row in of_contender]
             look = {**numbered_style(index), "markevery": None, "markersize": 5, "capsize": 2}
             axes.errorbar(middle, where, xerr=(below, above), ls="none", label=name, **look)
     axes.axvline(1, linestyle=":", color=GREY)

@@ -30,7 +30,7 @@ DENSE = 10_000  # sites up to which the plain reference can hold its coupling ma
 LARGE = 10**7  # sites of all chains of a graph that eager steps have the memory for
 
 
-class Chains(Protocol):
+class BenchChains(Protocol):
     def burst(self, steps: int) -> None:
         """Advance all chains `steps` times."""
 
@@ -46,15 +46,15 @@ class DeclinedError(Exception):
 class Contender:
     """`needs` are the packages that must be installed, `takes` the workloads and threads.
 
-    A burst has `fewest` steps or more, where a call has a cost of its own. `own` says whether the
-    law of a step is that of our sampler, so that effective samples are the same.
+    A burst has `fewest` steps or more, where a call has a cost of its own. `is_ours` says whether
+    the law of a step is that of our sampler, so that effective samples are the same.
     """
 
-    make: Callable[[Workload, int], Chains]
+    make: Callable[[Workload, int], BenchChains]
     takes: Callable[[Workload, int], bool] = lambda work, threads: True
     needs: tuple[str, ...] = ()
     fewest: int = 1
-    own: bool = True
+    is_ours: bool = True
 
 
 # Our own code.
@@ -98,14 +98,14 @@ def model_of(work: Workload) -> "EnergyModel":
     return Lattice(work.sizes, COUPLING, BIAS)
 
 
-def sampler_of(work: Workload) -> "Sampler":
+def sampler_of_workload(work: Workload) -> "Sampler":
     from latticework.sampling.naming import parse_sampler
 
     sizes = {"step_size": STEP_SIZES[work.sampler]} if work.sampler in STEP_SIZES else {}
     return parse_sampler(NAMES.get(work.sampler, work.sampler), sizes)
 
 
-def start(work: Workload) -> "Tensor":
+def start_states(work: Workload) -> "Tensor":
     """Uniform states, the same for all contenders."""
     from torch import Generator
 
@@ -119,10 +119,10 @@ class Eager:
         import torch
 
         torch.set_num_threads(threads)
-        self.model, self.sampler = model_of(work), sampler_of(work)
+        self.model, self.sampler = model_of(work), sampler_of_workload(work)
         self.rng = torch.Generator().manual_seed(SEED)
         with torch.no_grad():
-            self.state: Any = self.sampler.init(start(work), self.model)
+            self.state: Any = self.sampler.init(start_states(work), self.model)
 
     def burst(self, steps: int) -> None:
         import torch
@@ -143,10 +143,12 @@ class Compiled(Eager):
 
         super().__init__(work, threads)
         try:
-            self.kernel: Any = select_kernel(self.sampler, self.model, engine, x=start(work))[0]
+            self.kernel: Any = select_kernel(
+                self.sampler, self.model, engine, x=start_states(work)
+            )[0]
         except NotCompiledError as error:
             raise DeclinedError(str(error)) from error
-        self.state = self.kernel.init(start(work), self.model)
+        self.state = self.kernel.init(start_states(work), self.model)
 
     def burst(self, steps: int) -> None:
         import torch
@@ -155,7 +157,7 @@ class Compiled(Eager):
             self.state, _ = self.kernel.advance(self.state, self.model, self.rng, steps)
 
 
-def _fused(work: Workload, threads: int) -> Chains:
+def _fused(work: Workload, threads: int) -> BenchChains:
     return Compiled(work, threads, "fused")
 
 
@@ -173,10 +175,10 @@ def plain_model(work: Workload) -> "nn.Module":
         features = model.inputs[:, :-1].contiguous()
         return plain.PlainBayesNet(features, model.targets, model.hidden, model.scale)
     if work.kind == "resnet":
-        other = plain.PlainResNet(*work.sizes)
+        network = plain.PlainResNet(*work.sizes)
         parts = {key.removeprefix("network."): value for key, value in model.state_dict().items()}
-        other.load_state_dict(parts)
-        return other
+        network.load_state_dict(parts)
+        return network
     return plain.PlainIsing(model.coupling * model.adjacency(), float(model.bias[0]))
 
 
@@ -191,12 +193,12 @@ class Plain:
         torch.set_num_threads(threads)
         torch.manual_seed(SEED)
         steps: dict[str, plain.Step] = {
-            "gibbs-1": plain.Gibbs(),
+            "gibbs-1": plain.PlainGibbs(),
             "gwg-1": plain.gwg,
             "dula": plain.dula,
             "dmala": plain.dmala,
         }
-        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start(work)
+        self.step, self.model, self.x = steps[work.sampler], plain_model(work), start_states(work)
 
     def burst(self, steps: int) -> None:
         for _ in range(steps):
@@ -206,16 +208,16 @@ class Plain:
         return self.x.numpy().copy()
 
 
-def _numba(work: Workload, threads: int) -> Chains:
+def _numba(work: Workload, threads: int) -> BenchChains:
     from workshop.peers.plain_numba import Lattices
 
     rows, columns = work.sizes
     alpha = STEP_SIZES.get(work.sampler, 1.0)
-    x = start(work).numpy()
+    x = start_states(work).numpy()
     return Lattices(work.sampler, x, (rows, columns), _colours(work), COUPLING, BIAS, alpha, SEED)
 
 
-def _jax(work: Workload, threads: int) -> Chains:
+def _jax(work: Workload, threads: int) -> BenchChains:
     from workshop.peers.jax_scan import Scan, lattice, rbm
 
     alpha = STEP_SIZES.get(work.sampler, 1.0)
@@ -234,20 +236,20 @@ def _jax(work: Workload, threads: int) -> Chains:
     else:
         rows, columns = work.sizes
         kernel = lattice(work.sampler, (rows, columns), COUPLING, BIAS, alpha)
-    return Scan(kernel, start(work).numpy(), SEED)
+    return Scan(kernel, start_states(work).numpy(), SEED)
 
 
-def _thrml(work: Workload, threads: int, library: str) -> Chains:
+def _thrml(work: Workload, threads: int, library: str) -> BenchChains:
     from workshop.peers.thrml_sweep import Sweeps
 
     edges, weights, biases = edges_of(work)
-    return Sweeps(start(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
+    return Sweeps(start_states(work).numpy(), edges, _colours(work), weights, biases, SEED, library)
 
 
-def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> Chains:
+def _sweeps(work: Workload, threads: int, library: str, rule: tuple[str, ...] = ()) -> BenchChains:
     """Chains on the graph of `work` by `workshop.peers.<library>_sweeps`."""
     peer = import_module(f"workshop.peers.{library}_sweeps")
-    return peer.Sweeps(start(work).numpy(), *edges_of(work), *rule, SEED)
+    return peer.Sweeps(start_states(work).numpy(), *edges_of(work), *rule, SEED)
 
 
 def edges_of(work: Workload) -> tuple[NDArray, NDArray, NDArray]:
@@ -272,7 +274,7 @@ class Limit:
         raise DeclinedError("the limit samples nothing")
 
 
-def _limit(work: Workload, threads: int) -> Chains:
+def _limit(work: Workload, threads: int) -> BenchChains:
     import torch
 
     from workshop.peers import limits
@@ -362,7 +364,7 @@ CONTENDERS = {
             partial(_sweeps, library=name),
             partial(_few_chains, fits=fits),
             needs=(name,),
-            own=name == "ferrotherm",
+            is_ours=name == "ferrotherm",
         )
         for name, fits in (("openjij", _swept), ("ferrotherm", _swept), ("mcising", _tiled))
     },
@@ -372,7 +374,7 @@ CONTENDERS = {
             lambda work, threads: _swept(work) and threads == 1,
             needs=("dwave",),
             fewest=5,
-            own=False,
+            is_ours=False,
         )
         for name, rule in (("dwave", "Gibbs"), ("dwave-metropolis", "Metropolis"))
     },
@@ -383,7 +385,7 @@ CONTENDERS = {
             and not (work.kind == "bnn" and work.sampler == "gibbs-1")  # has no product
         ),
         needs=("numba",),
-        own=False,
+        is_ours=False,
     ),
 }
 

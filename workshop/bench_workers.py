@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.bench_contenders import CONTENDERS, Chains, DeclinedError, statistics
+from workshop.bench_contenders import CONTENDERS, BenchChains, DeclinedError, statistics
 from workshop.bench_workloads import Workload
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -28,7 +28,7 @@ class Worker:
 
     def __init__(self, contender: str, threads: int) -> None:
         self.contender, self.threads = contender, threads
-        self.chains: Chains | None = None
+        self.chains: BenchChains | None = None
 
     def start(self, work: Workload) -> str:
         """Make chains for `work`. Returns why the contender declines, or an empty string."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 SIDES = (3, 10, 32, 100, 316, 1000)  # sides of square lattices: 9 to 10^6 sites
 CHAINS = (1, 10, 100, 1_000, 10_000)
@@ -43,10 +44,10 @@ class Workload:
     @property
     def sites(self) -> int:
         """Sites of one chain."""
-        one, two, three = (*self.sizes, 0, 0)[:3]
-        squares = {"resnet": one * one, "bnn": (two + 2) * three + 1}
-        squares |= dict.fromkeys(("ising", "torus"), one * two)
-        return squares.get(self.kind, one)
+        first, second, third = (*self.sizes, 0, 0)[:3]
+        squares = {"resnet": first * first, "bnn": (second + 2) * third + 1}
+        squares |= dict.fromkeys(("ising", "torus"), first * second)
+        return squares.get(self.kind, first)
 
 
 def _each(model: str, chains: int, *samplers: str) -> list[Workload]:
@@ -70,12 +71,9 @@ AGAINST_SITES = [
 AGAINST_CHAINS = [
     Workload("ising-25x25", chains, sampler) for sampler in ON_LINES for chains in CHAINS
 ]
-ON_TARGETS = [
-    work
-    for model in FUNCTIONS
-    for chains in (8, 100, 1_000)
-    for work in _each(model, chains, *ON_FUNCTIONS)
-]
+ON_TARGETS = []
+for target, size in product(FUNCTIONS, (8, 100, 1_000)):
+    ON_TARGETS += _each(target, size, *ON_FUNCTIONS)
 ON_GRAPHS = [
     *[
         Workload(model, chains, "sweep")

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import grimp
 
+from latticework.public_names import read_public_names
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("latticework", "workshop")
+PUBLIC_NAMES = read_public_names()  # their modules, which are imported when first used
 TEST_FOLDERS = (Path("tests"), Path("workshop/tests"))
 # Helpers and modules behind which any module may be loaded by its name.
 REACHES_ALL = {"command", "documented", "fakes", "kills", "snapshot", "transcripts"}
@@ -48,18 +51,6 @@ def module_name(file: Path) -> str | None:
 
 
 @cache
-def read_public_names() -> dict[str, str]:
-    """The module of each public name of the package, which is imported when first used."""
-    stub = ast.parse((ROOT / "src/latticework/__init__.pyi").read_text(encoding="utf-8"))
-    modules = {}
-    for node in stub.body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                modules[alias.name] = str(node.module)
-    return modules
-
-
-@cache
 def imports_of_test(file: Path) -> frozenset[str]:
     """The modules that a test or a helper imports, also through helpers; "*" for any module."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
@@ -71,13 +62,15 @@ def imports_of_test(file: Path) -> frozenset[str]:
             imported.add(node.module)
             imported.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Attribute) and _is_package(node.value):
-            imported.add(read_public_names().get(node.attr, "*"))
+            imported.add(PUBLIC_NAMES.get(node.attr, "*"))
     reached = {name for name in imported if name.split(".")[0] in PACKAGES or name == "*"}
     for name in {name.split(".")[0] for name in imported}:
         if name in REACHES_ALL or name == "subprocess":
             reached.add("*")
-        elif (ROOT / file.parent / f"{name}.py").is_file():
-            reached |= imports_of_test(file.parent / f"{name}.py")
+            continue
+        for folder in TEST_FOLDERS:  # helpers
+            if (ROOT / folder / f"{name}.py").is_file():
+                reached |= imports_of_test(folder / f"{name}.py")
     return frozenset(reached - {"latticework"})
 
 

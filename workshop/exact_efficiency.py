@@ -5,7 +5,7 @@ python -m workshop.exact_efficiency   # writes the table of docs/efficiency.md, 
 With P the matrix of a step, pi the target and h a centred function, the asymptotic variance of the
 mean of h over that in independent draws is (2 <h, Y> - <h, h>) / <h, h> in pi, where
 (I - P + 1 pi) Y = h. It is how many steps are worth one independent draw. The matrices are the
-enumerated laws of tests/exactness.py, written from the papers. A kernel with several closed classes
+enumerated laws of tests/step_laws.py, written from the papers. A kernel with several closed classes
 makes the equation singular, and its inefficiency is infinite.
 
 Left out: AVG, PAVG, DHAMS and EDLP, whose steps have continuous noise; PT-DMALA and Tempered, whose
@@ -28,10 +28,11 @@ from latticework.experiments.papers.docs_pages import replace_block
 from latticework.sampling.checking.targets import Target
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import exactness  # noqa: E402 - of the folder of the tests
+import block_laws  # noqa: E402 - of the folder of the tests
+import step_laws  # noqa: E402
 
 Matrix = NDArray[np.float64]
-SITES = 6  # of the page
+SITES = 6  # sites of the targets on the page
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "efficiency.md"
 SINGULAR = 1e-10  # a smallest singular value that stands for zero
 
@@ -51,23 +52,23 @@ class Efficiency(NamedTuple):
 
 def kernels() -> dict[str, Kernel]:
     return {
-        "gibbs_sweep": Kernel(lw.GibbsSweep(), exactness.gibbs_sweep),
-        "metropolis_sweep": Kernel(lw.MetropolisSweep(), exactness.metropolis_sweep),
-        "gibbs(scan=random)": Kernel(lw.Gibbs(1, "random"), exactness.gibbs),
-        "random_walk": Kernel(lw.RandomWalk(1), exactness.random_walk),
-        "gwg": Kernel(lw.GWG(), exactness.gwg),
-        "gwg(flips=2)": Kernel(lw.GWG(2), exactness.gwg),
-        "locally_balanced": Kernel(lw.LocallyBalanced(), exactness.locally_balanced),
-        "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), exactness.dmala),
-        "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), exactness.dmala),
-        "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), exactness.dlmc),
-        "pafs(length=2)": Kernel(lw.PAFS(2), exactness.pafs),
-        "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), exactness.hamming_ball),
-        "swendsen_wang": Kernel(lw.SwendsenWang(), exactness.swendsen_wang),
+        "gibbs_sweep": Kernel(lw.GibbsSweep(), block_laws.gibbs_sweep),
+        "metropolis_sweep": Kernel(lw.MetropolisSweep(), block_laws.metropolis_sweep),
+        "gibbs(scan=random)": Kernel(lw.Gibbs(1, "random"), block_laws.gibbs),
+        "random_walk": Kernel(lw.RandomWalk(1), step_laws.random_walk),
+        "gwg": Kernel(lw.GWG(), step_laws.gwg),
+        "gwg(flips=2)": Kernel(lw.GWG(2), step_laws.gwg),
+        "locally_balanced": Kernel(lw.LocallyBalanced(), step_laws.locally_balanced),
+        "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), step_laws.dmala),
+        "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), step_laws.dmala),
+        "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), step_laws.dlmc),
+        "pafs(length=2)": Kernel(lw.PAFS(2), step_laws.pafs),
+        "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), block_laws.hamming_ball),
+        "swendsen_wang": Kernel(lw.SwendsenWang(), block_laws.swendsen_wang),
     }
 
 
-def targets(sites: int) -> dict[str, Target]:
+def efficiency_targets(sites: int) -> dict[str, Target]:
     pairs = [[i, j] for i in range(sites) for j in range(i)]
     rng = np.random.default_rng(sites)
     weights = (rng.standard_normal(len(pairs)) / np.sqrt(sites)).tolist()
@@ -80,7 +81,7 @@ def targets(sites: int) -> dict[str, Target]:
     }
 
 
-def measure(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
+def measure_efficiency(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
     """The efficiency of a kernel for each column of `functions` `[states, n]`."""
     modulus = np.sort(np.abs(np.linalg.eigvals(matrix)))[::-1]
     classes = int((np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum())
@@ -94,10 +95,10 @@ def measure(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
     return Efficiency(inefficiency, float(1 - modulus[1]), classes)
 
 
-def table(sites: int) -> pd.DataFrame:
+def efficiency_table(sites: int) -> pd.DataFrame:
     """A row a target and kernel."""
     rows = []
-    for name, target in targets(sites).items():
+    for name, target in efficiency_targets(sites).items():
         energy = target.log_prob[:, None]
         total = (2 * target.z - 1).sum(1, keepdims=True)
         functions = np.concatenate((energy, total, target.z), 1)
@@ -106,7 +107,7 @@ def table(sites: int) -> pd.DataFrame:
                 continue  # it has no negative couplings
             law = kernel.law(kernel.sampler, target)
             matrix = law.after[-1]
-            efficiency = measure(matrix, target.law, functions)
+            efficiency = measure_efficiency(matrix, target.law, functions)
             energy_steps, total_steps, *site_steps = efficiency.inefficiency.tolist()
             rows.append(
                 {
@@ -122,7 +123,7 @@ def table(sites: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def refresh(page: str, frame: pd.DataFrame) -> str:
+def with_table(page: str, frame: pd.DataFrame) -> str:
     """The page with the table of `frame`."""
     shown = frame.drop(columns="target").replace(np.inf, "infinite")
     parts = []
@@ -150,9 +151,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/efficiency"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    frame = table(arguments.sites)
+    frame = efficiency_table(arguments.sites)
     if arguments.sites == SITES:
-        PAGE.write_text(refresh(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
     frame.to_csv(arguments.out / "exact_efficiency.csv", index=False, float_format="%.6g")
     draw_figure(frame, arguments.out / "exact_efficiency.svg")
     print(frame.to_string(index=False, float_format="%.4g"))

@@ -32,7 +32,7 @@ from latticework.samplers.langevin import DMALA
 from latticework.sampling.chain import capture, deep_copy, make_block
 from latticework.sampling.clock import Clock
 from latticework.sampling.devices import find_device
-from workshop.bench_contenders import model_of, sampler_of
+from workshop.bench_contenders import model_of, sampler_of_workload
 from workshop.bench_workloads import Workload
 
 TURNS, BURST = 5, 0.3  # and about as many seconds a turn
@@ -72,11 +72,12 @@ def in_turns(ways: dict[str, Advance], calls: int = 0) -> dict[str, list[float]]
     for name, advance in ways.items():
         advance()  # a warm-up; a graph is captured
         counts[name] = calls or max(1, round(BURST / seconds(advance)))
-    turns = [
-        {n: seconds(partial(repeated, ways[n], counts[n])) / counts[n] for n in ways}
-        for _ in range(TURNS)
-    ]
-    return {name: [turn[name] for turn in turns] for name in ways}
+    seconds_by_way: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(TURNS):
+        for name, advance in ways.items():
+            calls_together = partial(repeated, advance, counts[name])
+            seconds_by_way[name].append(seconds(calls_together) / counts[name])
+    return seconds_by_way
 
 
 def by_events(advance: Advance) -> float:
@@ -89,7 +90,7 @@ def by_events(advance: Advance) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def spread(name: str, values: list[float]) -> dict[str, float]:
+def spread_columns(name: str, values: list[float]) -> dict[str, float]:
     """The columns of a measured quantity: the median, the smallest and the largest value."""
     return {name: median(values), f"{name} low": min(values), f"{name} high": max(values)}
 
@@ -98,7 +99,7 @@ def chains(work: Workload) -> dict[str, Any]:
     """Steps a second of all chains together, eager and captured, and the peak of memory."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    model, sampler = model_of(work).cuda(), sampler_of(work)
+    model, sampler = model_of(work).cuda(), sampler_of_workload(work)
     rng = Generator("cuda").manual_seed(0)
     with torch.no_grad():
         state = sampler.init(model.domain.uniform(work.chains, rng), model)
@@ -113,24 +114,26 @@ def chains(work: Workload) -> dict[str, Any]:
             "eager": partial(advance, "eager", eager),
             "captured": partial(advance, "captured", captured),
         }
-        found = in_turns(ways)
+        seconds_by_way = in_turns(ways)
         replays = partial(repeated, ways["captured"], 20)
         clock = [by_events(replays) / seconds(replays) for _ in range(TURNS)]
-    steps = {name: [BLOCK / s for s in times] for name, times in found.items()}
+    steps = {}
+    for name, times in seconds_by_way.items():
+        steps[name] = [BLOCK / s for s in times]
     ratio = [a / b for a, b in zip(steps["captured"], steps["eager"], strict=True)]
     return {
         "model": work.model,
         "chains": work.chains,
         "sampler": work.sampler,
-        **spread("eager steps a second", steps["eager"]),
-        **spread("captured steps a second", steps["captured"]),
-        **spread("ratio", ratio),
-        **spread("events / clock", clock),
+        **spread_columns("eager steps a second", steps["eager"]),
+        **spread_columns("captured steps a second", steps["captured"]),
+        **spread_columns("ratio", ratio),
+        **spread_columns("events / clock", clock),
         "peak GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
     }
 
 
-def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict[str, Any]:
+def time_learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict[str, Any]:
     """Milliseconds of an update, eager and captured."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -157,14 +160,18 @@ def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict
             advance()
         torch.cuda.synchronize()
         first = time.perf_counter() - began
-        found = in_turns(ways)
-    ratio = [a / b for a, b in zip(found["eager"], found["captured"], strict=True)]
-    ms = {name: [1000 * s for s in times] for name, times in found.items()}
+        seconds_by_way = in_turns(ways)
+    ratio = [
+        a / b for a, b in zip(seconds_by_way["eager"], seconds_by_way["captured"], strict=True)
+    ]
+    ms = {}
+    for way, times in seconds_by_way.items():
+        ms[way] = [1000 * s for s in times]
     return {
         "network": name,
-        **spread("eager ms", ms["eager"]),
-        **spread("captured ms", ms["captured"]),
-        **spread("ratio", ratio),
+        **spread_columns("eager ms", ms["eager"]),
+        **spread_columns("captured ms", ms["captured"]),
+        **spread_columns("ratio", ratio),
         "first updates s": round(first, 1),
         "peak GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
     }
@@ -172,11 +179,11 @@ def learning(name: str, side: int = 28, maps: int = 64, blocks: int = 8) -> dict
 
 MEASURED: dict[str, list[Callable[[], dict[str, Any]]]] = {  # by the name of the file
     "gpu_chains": [partial(chains, work) for work in WORKLOADS],
-    "gpu_learning": [partial(learning, name) for name in SETTINGS],
+    "gpu_learning": [partial(time_learning, name) for name in SETTINGS],
 }
 
 
-def filled(page: str, folder: Path) -> str:
+def fill_page(page: str, folder: Path) -> str:
     """The page with the tables of the files in `folder`."""
     for name in MEASURED:
         table = pd.read_csv(folder / f"{name}.csv")
@@ -196,12 +203,12 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, help="the page whose tables are those of the files")
     given = parser.parse_args(words)
     if given.out is not None:
-        measure(given.out)
+        measure_all(given.out)
     if given.page is not None:
-        given.page.write_text(filled(given.page.read_text(), given.page.parent / "results"))
+        given.page.write_text(fill_page(given.page.read_text(), given.page.parent / "results"))
 
 
-def measure(folder: Path) -> None:
+def measure_all(folder: Path) -> None:
     """Write the files. Each row is kept, whatever the next one does."""
     find_device("cuda")  # convolutions in float32
     for name, cases in MEASURED.items():

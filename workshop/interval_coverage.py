@@ -37,7 +37,7 @@ ROWS = (  # estimator, its engines, and steps of the kernel in each ladder or ch
 )
 
 
-class Interval(NamedTuple):
+class LogZInterval(NamedTuple):
     """An interval of log Z - exact log Z, and whether it says that it is plain."""
 
     low: float
@@ -47,21 +47,21 @@ class Interval(NamedTuple):
 
 def tempered(
     model: EnergyModel, kernel: Sampler, engine: str, steps: int, repetitions: int, seed: int
-) -> list[Interval]:
+) -> list[LogZInterval]:
     """Intervals of ladders whose second half of the steps counts, as in task=log_z."""
     rng = Generator().manual_seed(seed)
     x = model.domain.uniform(repetitions * LADDERS, rng).float()
     schedule = Tempered(kernel, rounds=6).learn_fields(x[:LADDERS], model)["schedule"]
     sampler = Tempered(kernel, schedule=schedule)
     moving, _ = select_kernel(sampler, model, engine, (), x, steps)
-    state, kept = moving.init(x, model), []
+    state, readings = moving.init(x, model), []
     for _ in range(steps):
         state, _ = moving.step(state, model, rng)
-        kept.append(levels_of(moving.unwrap_state(state)))
+        readings.append(levels_of(moving.unwrap_state(state)))
     last = moving.unwrap_state(state)
-    found = Ladders.from_draws(last, kept, last.trips, steps)
+    ladders = Ladders.from_draws(last, readings, last.trips, steps)
     groups = [slice(first, first + LADDERS) for first in range(0, len(x), LADDERS)]
-    return [Interval(*found.select_ladders(group).interval) for group in groups]
+    return [LogZInterval(*ladders.select_ladders(group).interval) for group in groups]
 
 
 def annealed(
@@ -72,19 +72,19 @@ def annealed(
     repetitions: int,
     seed: int,
     runs: int,
-) -> list[Interval]:
+) -> list[LogZInterval]:
     """Intervals of AIS, or with `runs` of SMC, with equal steps of beta."""
     path, rng = GeometricPath(model), Generator().manual_seed(seed)
     x = path.draw(repetitions * CHAINS, rng)
     done = anneal(kernel, path, x, linear(steps), rng, 1, repetitions * runs, engine)
-    base, found = float(path.log_z_start()), []
+    base, intervals = float(path.log_z_start()), []
     for log_weight in done.log_weight.view(repetitions, -1):
         low, high = estimate_log_normaliser(log_weight, rng, runs).interval
-        found.append(Interval(base + low, base + high, high < math.inf))
-    return found
+        intervals.append(LogZInterval(base + low, base + high, high < math.inf))
+    return intervals
 
 
-def coverage(
+def measure_coverage(
     model: EnergyModel,
     kernel: Sampler,
     estimator: str,
@@ -98,26 +98,26 @@ def coverage(
     assert known is not None
     with torch.no_grad():
         if estimator == "tempering":
-            found = tempered(model, kernel, engine, steps, repetitions, seed)
+            intervals = tempered(model, kernel, engine, steps, repetitions, seed)
         else:
             runs = RUNS if estimator == "smc" else 0
-            found = annealed(model, kernel, engine, steps, repetitions, seed, runs)
+            intervals = annealed(model, kernel, engine, steps, repetitions, seed, runs)
     exact = float(known.log_z)
-    plain = [each for each in found if each.plain]
+    plain = [each for each in intervals if each.plain]
     widths = sorted(each.high - each.low for each in plain)
     return {
         "estimator": estimator,
         "engine": engine,
         "steps": steps,
         "repetitions": repetitions,
-        "cover": _share(exact, found),
+        "cover": _share_that_hold(exact, intervals),
         "plain": round(len(plain) / repetitions, 4),
-        "plain that cover": _share(exact, plain) if plain else "",
+        "plain that cover": _share_that_hold(exact, plain) if plain else "",
         "median width": round(float(widths[len(widths) // 2]), 3) if plain else "",
     }
 
 
-def _share(exact: float, of: list[Interval]) -> float:
+def _share_that_hold(exact: float, of: list[LogZInterval]) -> float:
     return round(sum(each.low <= exact <= each.high for each in of) / len(of), 4)
 
 
@@ -125,7 +125,7 @@ def rows(repetitions: int) -> Iterator[dict[str, object]]:
     model = erdos_renyi(16, 4, 0.35)
     for estimator, engines, budgets in ROWS:
         for steps, engine in product(budgets, engines):
-            yield coverage(model, GWG(), estimator, engine, steps, repetitions)
+            yield measure_coverage(model, GWG(), estimator, engine, steps, repetitions)
 
 
 def main() -> None:

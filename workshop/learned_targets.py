@@ -53,7 +53,7 @@ SAMPLERS = {
 }
 
 
-def exact(model: Any) -> dict[str, float | None]:
+def exact_values(model: Any) -> dict[str, float | None]:
     """The exact values of the two quantities. Bonds are the slope of log Z along the coupling."""
     if isinstance(model, LatticePotts):
         return {"bonds": None, "magnetisation": 1 / 3}
@@ -78,11 +78,11 @@ def measured(name: str, kernel: Sampler, model: Any, seconds: float) -> dict[str
     def run(steps: int) -> tuple[Any, float]:
         began, thin = time.process_time(), max(1, steps // DRAWS)
         draws = steps // thin
-        found = sample(
+        result = sample(
             model, kernel, chains=CHAINS, steps=draws * thin, thin=thin, burn_in=draws // 5 * thin,
             engine="compiled", diagnose=False, seed=0,
         )  # fmt: skip
-        return found, time.process_time() - began
+        return result, time.process_time() - began
 
     run(BRIEF)  # compiles
     (_, first), brief, spent = run(BRIEF), BRIEF, 0.0
@@ -90,9 +90,9 @@ def measured(name: str, kernel: Sampler, model: Any, seconds: float) -> dict[str
         brief *= 4
         spent = run(brief)[1] - first  # both learn the schedule
     steps = brief * max(1, round((seconds - first) / spent))
-    found, seconds = run(steps)
+    result, seconds = run(steps)
     row: dict[str, Any] = {"sampler": name, "steps": steps, "seconds": round(seconds, 1)}
-    truth, numbers = exact(model), quantities(observed(model, found.draws, found.log_prob))
+    truth, numbers = exact_values(model), quantities(observed(model, result.draws, result.log_prob))
     for place, (quantity, wanted) in enumerate(WANTED.items()):
         mean, error, hat = (float(numbers[n][place]) for n in ("mean", "mcse_mean", "r_hat"))
         known = truth[quantity]
@@ -130,8 +130,10 @@ def free_energy(model: Any, steps: int) -> pd.DataFrame:
             if step >= steps // 10 and step % 5 == 0:
                 order, replicas = state.level.argsort(0), state.kernel.x
                 pairs = (ones, replicas.sum(-1)), (energies, model.log_prob(replicas))
-                for found, values in pairs:
-                    found.append(values.view(order.shape).gather(0, order).T)  # [ladders, levels]
+                for readings, values in pairs:
+                    readings.append(
+                        values.view(order.shape).gather(0, order).T
+                    )  # [ladders, levels]
     b = state.schedule[1:].numpy()
     counts, energy = torch.stack(ones).long().numpy(), torch.stack(energies).double().numpy()
     table = pd.DataFrame({"magnetisation": 2 * np.arange(SIDE**2 + 1) / SIDE**2 - 1})
@@ -170,9 +172,9 @@ def main() -> None:
             table.append({"target": target, **measured(name, kernel, model, given.seconds)})
             print(table[-1], flush=True)
             pd.DataFrame(table).to_csv(given.out / "learned_targets.csv", index=False)
-    found = free_energy(TARGETS["ising 0.6"], given.steps)
-    found.to_csv(given.out / "free_energy.csv", index=False)
-    print(found.iloc[SIDE**2 // 2])
+    energies = free_energy(TARGETS["ising 0.6"], given.steps)
+    energies.to_csv(given.out / "free_energy.csv", index=False)
+    print(energies.iloc[SIDE**2 // 2])
 
 
 if __name__ == "__main__":

@@ -45,12 +45,12 @@ Contender = Callable[[int, int], Found]  # takes units and a seed
 
 def tempering(model: Any, kernel: Tempered) -> Contender:
     def run(units: int, seed: int) -> Found:
-        found = sample(
+        log_z = sample(
             model, kernel, steps=units, burn_in=units // 2, chains=CHAINS, engine="compiled",
             seed=seed, diagnose=False,
         ).log_z  # fmt: skip
-        assert found is not None
-        return Found(found.value, found.low, found.high)
+        assert log_z is not None
+        return Found(log_z.value, log_z.low, log_z.high)
 
     return run
 
@@ -59,9 +59,9 @@ def annealing(model: Any, kernel: Any) -> Contender:
     def run(units: int, seed: int) -> Found:
         path, rng = GeometricPath(model), Generator().manual_seed(seed)
         done = anneal(kernel, path, path.draw(100, rng), linear(units), rng)
-        found, base = estimate_log_normaliser(done.log_weight, rng), float(path.log_z_start())
-        low, high = found.interval
-        return Found(base + found.value, base + low, base + high)
+        estimate, base = estimate_log_normaliser(done.log_weight, rng), float(path.log_z_start())
+        low, high = estimate.interval
+        return Found(base + estimate.value, base + low, base + high)
 
     return run
 
@@ -83,7 +83,7 @@ def ferrotherm(edges: torch.Tensor, weights: torch.Tensor, sites: int, by: str) 
     return run
 
 
-def torus(side: int, relative: float) -> tuple[Any, torch.Tensor, torch.Tensor]:
+def torus_models(side: int, relative: float) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """The lattice, and its edges and weights as a graph of spins."""
     site = torch.arange(side * side).view(side, side)
     edges = torch.stack(
@@ -106,7 +106,9 @@ def contenders(target: str) -> tuple[float, dict[str, Contender]]:
             "ais": annealing(model, GWG()),
         }
     else:
-        model, edges, weights = torus(50, {"ising_50x50_at": 1.0, "ising_50x50_above": 1.1}[target])
+        model, edges, weights = torus_models(
+            50, {"ising_50x50_at": 1.0, "ising_50x50_above": 1.1}[target]
+        )
         kernel = Tempered(MetropolisSweep(), steps=3, hot=0.7)
         ours = {"tempering": tempering(model, kernel), "ais": annealing(model, GibbsSweep())}
     known = exact_if_cheap(model)
@@ -139,11 +141,11 @@ def main() -> None:
             each = max((second - first) / (BRIEF[1] - BRIEF[0]), 1e-9)
             units = max(BRIEF[0], int((given.seconds - first) / each))
             for seed in range(SEEDS):
-                found, seconds = timed(run, units, seed)
+                log_z, seconds = timed(run, units, seed)
                 row = {
                     "target": target, "contender": name, "seed": seed, "units": units,
-                    "seconds": round(seconds, 1), "error": round(found.value - exact, 3),
-                    "low": round(found.low - exact, 3), "high": round(found.high - exact, 3),
+                    "seconds": round(seconds, 1), "error": round(log_z.value - exact, 3),
+                    "low": round(log_z.low - exact, 3), "high": round(log_z.high - exact, 3),
                 }  # fmt: skip
                 print(row, flush=True)
                 table.append(row)

@@ -36,15 +36,16 @@ LEFT_OUT = (
 # The tests for a file of a room: those of this list that use it or have its name, or else the
 # whole list. In other rooms: all tests that use it or have its name.
 TESTS = {
-    "samplers/compiled": "kernels same_law compiled* rare kernel_cache rates",  # only if named
-    "samplers": "kernels validity extended relaxed rates large rare start",
-    "models": "models exact large rare domain rates bayes_net infilling products regression"
-    " resnet ais",
-    "sampling": "metrics exact chain sample starts adaptation engine validity",
-    "experiments/tasks/measures": "metrics isl theory text_metrics regression validity",
-    "sampling/checking": "check kernels extended theory",
+    "samplers/compiled": "kernel* same_law compiled* rare rates",  # only if named
+    "samplers": "kernels kernel_rules validity extended relaxed rates large rare start",
+    "models": "models model_definitions forbidding_models exact large rare domain rates bayes_net"
+    " infilling products regression resnet ais ais_task paths",
+    "sampling": "metrics diagnostics exact chain sample* starts adaptation engine validity",
+    "experiments/tasks/measures": "metrics isl theory text regression validity",
+    "sampling/checking": "check* kernels kernel_rules extended theory",
 }
-BY_CLASS = {"test_kernels", "test_validity"}  # for samplers: their cases that name a file's class
+# For samplers: their cases that name a file's class.
+BY_CLASS = {"test_kernels", "test_kernel_rules", "test_validity"}
 # What an operator or a called function is exchanged for, in both directions.
 PAIRS = (
     "Add Sub,Mult Div,FloorDiv Mult,Mod Mult,Pow Mult,BitAnd BitOr,BitXor BitAnd,LShift RShift,"
@@ -62,7 +63,7 @@ UNREAD_CALLS = ("isinstance", "cast", "getLogger", "debug", "info", "warning")
 
 def mutants(source: str) -> list[tuple[str, str]]:
     """All mutants of a module: where and what it changes, and the module then."""
-    code, found = source.encode(), []
+    code, changed_sources = source.encode(), []
     starts = [0, *accumulate(map(len, code.splitlines(True)))]
     for old, new in (change for node in _nodes(ast.parse(source)) for change in _changes(node)):
         begin = starts[old.lineno - 1] + old.col_offset
@@ -70,8 +71,8 @@ def mutants(source: str) -> list[tuple[str, str]]:
         change = " ".join(f"{ast.unparse(old)} -> {ast.unparse(new)}".split())
         text = f"({ast.unparse(new)})" if isinstance(old, ast.expr) else ast.unparse(new)
         change = f"{old.lineno}:{old.col_offset + 1}: {change}"
-        found.append((change, (code[:begin] + text.encode() + code[end:]).decode()))
-    return found
+        changed_sources.append((change, (code[:begin] + text.encode() + code[end:]).decode()))
+    return changed_sources
 
 
 def _called(node: ast.AST) -> str:
@@ -82,8 +83,8 @@ def _called(node: ast.AST) -> str:
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The node and those below it, without what no test should fix."""
-    kept = isinstance(node, ast.keyword) and node.arg == "cache"  # numba's
-    if kept or isinstance(node, ast.JoinedStr) or _called(node) in UNREAD_CALLS:
+    is_cache_option = isinstance(node, ast.keyword) and node.arg == "cache"  # numba's
+    if is_cache_option or isinstance(node, ast.JoinedStr) or _called(node) in UNREAD_CALLS:
         return
     yield node
     for field, value in ast.iter_fields(node):
@@ -145,15 +146,16 @@ def chosen_tests(file: Path, root: Path) -> list[str]:
     uses = re.compile(rf"{re.escape(use)}|\blw\.({'|'.join(public) or '-'})\b")
     words = TESTS.get(room, "*").split()
     listed = sorted(test for word in words for test in root.glob(f"tests/test_{word}.py"))
-    own = {t.stem for t in listed if t.stem == f"test_{file.stem}" or uses.search(t.read_text())}
+    stems = {t.stem for t in listed if t.stem == f"test_{file.stem}" or uses.search(t.read_text())}
     if room == "samplers/compiled":
         chosen = [f"tests/{test.stem}.py" for test in listed]
         return [*chosen, "-k", "compiled or same_law or cache"]
     if room != "samplers":
-        return [f"tests/{stem}.py" for stem in sorted(own) or [test.stem for test in listed]]
+        chosen = sorted(stems) or [test.stem for test in listed]
+        return [f"tests/{stem}.py" for stem in chosen]
     kin = [f.read_text() for f in file.parent.glob("*.py") if f == file or use in f.read_text()]
-    names = re.findall(r"^class (\w+)", "".join(kin), re.MULTILINE) + sorted(own - BY_CLASS)
-    return [*(f"tests/{stem}.py" for stem in sorted(own | BY_CLASS)), "-k", " or ".join(names)]
+    names = re.findall(r"^class (\w+)", "".join(kin), re.MULTILINE) + sorted(stems - BY_CLASS)
+    return [*(f"tests/{stem}.py" for stem in sorted(stems | BY_CLASS)), "-k", " or ".join(names)]
 
 
 def outcome(root: Path, tests: Sequence[str], seconds: float) -> str:
@@ -172,13 +174,13 @@ def outcome(root: Path, tests: Sequence[str], seconds: float) -> str:
     return f"killed: {last}" if process.returncode else "survived"
 
 
-def outcomes(file: Path, root: Path, some: Sequence[tuple[str, str]]) -> Iterator[str]:
+def outcomes(file: Path, root: Path, changes: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Try some mutants of a file in the tree `root`, and put it back; a line about each."""
     source, tests, began = file.read_text(), chosen_tests(file, root), time.monotonic()
-    if (found := outcome(root, tests, 3600)) != "survived":
-        raise RuntimeError(f"the tests of {file} fail without a mistake: {found}")
+    if (unmutated := outcome(root, tests, 3600)) != "survived":
+        raise RuntimeError(f"the tests of {file} fail without a mistake: {unmutated}")
     longest = 60 + 4 * (time.monotonic() - began)  # as a mistake can cause an endless loop
-    for number, (change, text) in enumerate(some):
+    for number, (change, text) in enumerate(changes):
         file.write_text(text)
         os.utime(file, (number, number))  # by which Python knows its byte code, in whole seconds
         yield f"{file.relative_to(root)}:{change}: {outcome(root, tests, longest)}"
@@ -199,9 +201,9 @@ def main() -> None:
         paths = [root / path for path in options.paths]
         files = [f for p in paths for f in ([p] if p.is_file() else sorted(p.glob("*.py")))]
         for file in rng.sample(files, len(files)):
-            found = mutants(file.read_text())
-            some = rng.sample(found, min(options.each, len(found)))
-            for line in outcomes(file, root, some) if some else ():
+            changes = mutants(file.read_text())
+            drawn = rng.sample(changes, min(options.each, len(changes)))
+            for line in outcomes(file, root, drawn) if drawn else ():
                 survived = line.endswith("survived")
                 print(line, file=sys.stdout if survived else sys.stderr, flush=True)
                 if time.monotonic() > until:

@@ -106,7 +106,7 @@ def gradient(x: Tensor, model: nn.Module) -> Tensor:
     return torch.autograd.grad(model(x).sum(), x)[0]
 
 
-class Gibbs:
+class PlainGibbs:
     """Gibbs-1 with systematic scan: evaluates the energy before and after the flip of a site."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def gwg(x: Tensor, model: nn.Module) -> Tensor:
     y = (1 - x) * change + x * (1 - change)
     backward = flip_law(y, model)
     log_ratio = model(y) - model(x) + backward.log_prob(change) - forward.log_prob(change)
-    return metropolis(x, y, log_ratio)
+    return accept_or_stay(x, y, log_ratio)
 
 
 def flip_probability(x: Tensor, model: nn.Module, step_size: float) -> Tensor:
@@ -162,10 +162,10 @@ def dmala(x: Tensor, model: nn.Module, step_size: float = 0.2) -> Tensor:
     log_there, log_back = (
         torch.log(flips * p + (1 - flips) * (1 - p) + 1e-10).sum(-1) for p in (there, back)
     )
-    return metropolis(x, y, model(y) - model(x) + log_back - log_there)
+    return accept_or_stay(x, y, model(y) - model(x) + log_back - log_there)
 
 
-def metropolis(x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:
+def accept_or_stay(x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:
     """For each chain, y with probability min(1, exp(log_ratio)), else x."""
     accepted = (log_ratio.exp() > torch.rand_like(log_ratio)).float().unsqueeze(-1)
     return accepted * y + (1 - accepted) * x

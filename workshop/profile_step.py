@@ -38,10 +38,10 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
         state = sampler.init(model.domain.uniform(chains, rng), model)
         for _ in range(3):  # a warm-up
             state, _ = sampler.step(state, model, rng)
-        with profile(activities=[ProfilerActivity.CPU]) as found:
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
             for _ in range(steps):
                 state, _ = sampler.step(state, model, rng)
-    operations = [e for e in found.key_averages() if e.key.startswith("aten::")]
+    operations = [e for e in profiled.key_averages() if e.key.startswith("aten::")]
     total = sum(e.self_cpu_time_total for e in operations)
     rows = [
         (e.key.removeprefix("aten::"), e.count / steps, e.self_cpu_time_total / total)
@@ -50,7 +50,7 @@ def shares(words: Sequence[str], chains: int, steps: int) -> list[Row]:
     return sorted(rows, key=lambda row: -row[2])
 
 
-def table(rows: Sequence[Row], shown: int) -> str:
+def shares_table(rows: Sequence[Row], shown: int) -> str:
     """A Markdown table of the first rows; the last line is the share of all products."""
     lines = [f"| `{name}` | {calls:.0f} | {share:.1%} |" for name, calls, share in rows[:shown]]
     products = sum(share for name, _, share in rows if name in PRODUCTS)
@@ -58,13 +58,14 @@ def table(rows: Sequence[Row], shown: int) -> str:
     return "\n".join([*head, *lines, f"| all products and convolutions | | {products:.1%} |"])
 
 
-def filled(page: str) -> str:
+def measure_page(page: str) -> str:
     """The page with each of its tables measured again."""
 
     def measured(found: re.Match) -> str:
         given = arguments().parse_args(shlex.split(found[1]))
         rows = shares(given.overrides, given.chains, given.steps)
-        return f"<!-- profile: {found[1]} -->\n\n{table(rows, given.shown)}\n\n<!-- /profile -->"
+        table = shares_table(rows, given.shown)
+        return f"<!-- profile: {found[1]} -->\n\n{table}\n\n<!-- /profile -->"
 
     return re.sub(r"<!-- profile: (.*?) -->.*?<!-- /profile -->", measured, page, flags=re.DOTALL)
 
@@ -87,9 +88,9 @@ def main(words: list[str] | None = None) -> None:
     given = arguments().parse_args(words)
     torch.set_num_threads(given.threads)
     if given.page is not None:
-        given.page.write_text(filled(given.page.read_text()))
+        given.page.write_text(measure_page(given.page.read_text()))
         return
-    print(table(shares(given.overrides, given.chains, given.steps), given.shown))
+    print(shares_table(shares(given.overrides, given.chains, given.steps), given.shown))
 
 
 if __name__ == "__main__":

@@ -26,29 +26,33 @@ To take it back: git tag -d {tag}"""
 
 def refusals(root: Path, tag: bool) -> list[str]:
     """Why no release can be made of the checkout at `root`; with `tag`, none that is tagged."""
-    version, found = version_of(root), []
+    version, reasons = version_of(root), []
     cited = (root / "CITATION.cff").read_text()
     if f"\nversion: {version}\n" not in cited:
-        found.append(f"CITATION.cff must have the line `version: {version}`, as pyproject.toml has")
+        reasons.append(
+            f"CITATION.cff must have the line `version: {version}`, as pyproject.toml has"
+        )
     section = r"^## \[([^\n]+?)\](?: - ([^\n]+))?\n(.*?)(?=^## |\Z)"
     sections = re.findall(section, (root / "CHANGELOG.md").read_text(), re.MULTILINE | re.DOTALL)
     if sections and sections[0][0] == "Unreleased" and not sections[0][2].strip():
         del sections[0]
     newest, date, text = sections[0] if sections else ("", "", "")
     if newest != version or not text.strip():
-        found.append(
+        reasons.append(
             f"the newest section of CHANGELOG.md must be `## [{version}] - date`, and what it says "
             f"under Unreleased belongs there; it is [{newest}]"
         )
     elif f"\ndate-released: {date}\n" not in cited:
-        found.append(
+        reasons.append(
             f"CITATION.cff must have the line `date-released: {date}`, as CHANGELOG.md has"
         )
     if tag and (changed := git(root, "status", "--porcelain")):
-        found.append(f"commit or remove what git does not have: {', '.join(changed.split()[1::2])}")
+        reasons.append(
+            f"commit or remove what git does not have: {', '.join(changed.split()[1::2])}"
+        )
     if tag and git(root, "tag", "--list", f"v{version}"):
-        found.append(f"the tag v{version} exists: set the next version in pyproject.toml")
-    return found
+        reasons.append(f"the tag v{version} exists: set the next version in pyproject.toml")
+    return reasons
 
 
 def version_of(root: Path) -> str:
@@ -74,8 +78,8 @@ def main(words: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description="Check, build and tag a release")
     parser.add_argument("--no-tag", action="store_true", help="check and build alone")
     tag = not parser.parse_args(words).no_tag
-    if found := refusals(root, tag):
-        print("no release:", *found, sep="\n  ", file=sys.stderr)
+    if reasons := refusals(root, tag):
+        print("no release:", *reasons, sep="\n  ", file=sys.stderr)
         return 1
     build(root)
     if tag:

@@ -60,7 +60,7 @@ def option(group: str, name: str) -> DictConfig:
     return configuration.compose_config((), f"{group}/{name}")[group]
 
 
-def columns() -> dict[str, EnergyModel]:
+def column_models() -> dict[str, EnergyModel]:
     """A small model for each column of the table."""
     return {
         **{name: Function(quadratic, domain) for name, domain in DOMAINS.items()},
@@ -100,7 +100,7 @@ def supports(sampler: Sampler, model: EnergyModel) -> bool:
     return True
 
 
-def forms() -> dict[str, EnergyModel]:
+def form_models() -> dict[str, EnergyModel]:
     """A small model of each form that compiled kernels are written for."""
     return {
         "lattices": Lattice((4, 3), 0.1),
@@ -131,13 +131,13 @@ def samplers() -> Iterator[tuple[str, Sampler]]:
 
 def samplers_table() -> str:
     """One row per sampler: the columns that it supports, and whether it is exact."""
-    models, structured = columns(), forms()
+    models, structured = column_models(), form_models()
     rows = [["`sampler=`", *models, "compiled on", "leaves the target invariant"]]
     for name, sampler in samplers():
         cells = ["yes" if supports(sampler, model) else "·" for model in models.values()]
         compiled = ", ".join(kind for kind, model in structured.items() if has_twin(sampler, model))
         rows.append([f"`{name}`", *cells, compiled or "·", "yes" if sampler.exact else "no"])
-    return table(rows)
+    return markdown_table(rows)
 
 
 def models_table() -> str:
@@ -147,10 +147,10 @@ def models_table() -> str:
         model = instantiate(shrunk(option("model", name)))
         of[kind(model.domain)].append(f"`{name}`")
     rows = [[name, ", ".join(models) or "none"] for name, models in of.items()]
-    return table([["state space", "`model=`"], *rows])
+    return markdown_table([["state space", "`model=`"], *rows])
 
 
-def table(rows: list[list[str]]) -> str:
+def markdown_table(rows: list[list[str]]) -> str:
     """A Markdown table whose first row is its head."""
     head, *body = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])

@@ -112,9 +112,9 @@ class Node:
 
     def dies(self) -> None:
         """Kill the node's daemon and all processes of its jobs, as a loss of power does."""
-        found = [int(line.split()[0]) for line in output("scontrol", "listpids").splitlines()[1:]]
-        found = [pid for pid in found if pid > 0]
-        for pid in {*found, *map(parent, found), self.running["slurmd"].pid}:
+        pids = [int(line.split()[0]) for line in output("scontrol", "listpids").splitlines()[1:]]
+        pids = [pid for pid in pids if pid > 0]
+        for pid in {*pids, *map(parent, pids), self.running["slurmd"].pid}:
             os.kill(pid, signal.SIGKILL)
         self.running["slurmd"].wait()
 
@@ -160,7 +160,7 @@ def until(condition: Callable[[], object], *processes: subprocess.Popen) -> None
         time.sleep(0.5)
 
 
-def command(outputs: Path, *words: str, pause: float = 0) -> subprocess.Popen:
+def start_command(outputs: Path, *words: str, pause: float = 0) -> subprocess.Popen:
     """Start `python run.py <words>`; what it says goes to `outputs`.txt."""
     environment = {**os.environ, PAUSE: str(pause)}
     with outputs.with_suffix(".txt").open("a") as log:
@@ -177,13 +177,13 @@ def ended(process: subprocess.Popen, outputs: Path) -> str:
 
 def equal(plain: Path, outputs: Path) -> int:
     """The number of records in `outputs`, each of which has the bits of that in `plain`."""
-    found = {Path(str(r.path)).relative_to(outputs): r for r in load_all(outputs)}
+    made = {Path(str(r.path)).relative_to(outputs): r for r in load_all(outputs)}
     known = {Path(str(r.path)).relative_to(plain): r for r in load_all(plain)}
-    assert found, f"no record in {outputs}"
-    for name, record in found.items():
+    assert made, f"no record in {outputs}"
+    for name, record in made.items():
         differ = first_difference(known[name].metrics, record.metrics)
         assert not differ, f"{name}: {differ}"
-    return len(found)
+    return len(made)
 
 
 def resumed(outputs: Path) -> list[str]:
@@ -194,30 +194,30 @@ def resumed(outputs: Path) -> list[str]:
 
 def sweeps(folder: Path) -> None:
     """A sweep by one command, and by two at once."""
-    plain, one, two = (folder / name for name in ("plain", "one", "two"))
-    ended(command(plain, *SWEEP), plain)
-    said = ended(command(one, *SWEEP, *ON_SLURM), one)
+    plain, single, double = (folder / name for name in ("plain", "one", "two"))
+    ended(start_command(plain, *SWEEP), plain)
+    said = ended(start_command(single, *SWEEP, *ON_SLURM), single)
     assert "sacct" not in said, said
-    print(f"a sweep: {equal(plain, one)} runs, equal to those without Slurm", flush=True)
-    both = [command(two, *SWEEP, *ON_SLURM) for _ in range(2)]
+    print(f"a sweep: {equal(plain, single)} runs, equal to those without Slurm", flush=True)
+    both = [start_command(double, *SWEEP, *ON_SLURM) for _ in range(2)]
     for each in both:
-        ended(each, two)
-    assert equal(plain, two) == len(load_all(plain))
-    assert not (two / "superseded").exists()
-    print(f"two commands at once: {len(load_all(two))} records, equal to the others", flush=True)
+        ended(each, double)
+    assert equal(plain, double) == len(load_all(plain))
+    assert not (double / "superseded").exists()
+    print(f"two commands at once: {len(load_all(double))} records, equal to the others", flush=True)
 
 
 def interruptions(folder: Path, cluster: Node) -> None:
     """A run that reaches its time limit, and one whose node dies."""
     plain, late, lost = (folder / name for name in ("undisturbed", "late", "lost"))
-    ended(command(plain, *LONG), plain)
+    ended(start_command(plain, *LONG), plain)
     limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=30")
-    ended(command(late, *LONG, *ON_SLURM, *limit, pause=0.25), late)
+    ended(start_command(late, *LONG, *ON_SLURM, *limit, pause=0.25), late)
     equal(plain, late)
     assert (rounds := resumed(late)), "the run was not requeued"
     print(f"a time limit: requeued, resumed from iteration {', '.join(rounds)}; equal", flush=True)
 
-    process = command(lost, *LONG, *ON_SLURM, pause=0.1)
+    process = start_command(lost, *LONG, *ON_SLURM, pause=0.1)
     until(lambda: list(lost.rglob("checkpoints/*.pt")), process)
     cluster.dies()
     until(lambda: cluster.state().startswith("down"), process)

@@ -249,7 +249,7 @@ def _line_styles(
         if "batch" in group[0].config["sampler"]:
             looks[key] = style.numbered_style(texts.index(key[2]))
         else:
-            settings = [other for other in groups if other[1] == key[1]]
+            settings = [each for each in groups if each[1] == key[1]]
             place = settings.index(key), len(settings)
             looks[key] = style.sampler_line_style(labels.sampler_key(group[0]), *place)
     return looks

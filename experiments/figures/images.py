@@ -23,7 +23,7 @@ def samples(records: list[Record], rows: int = 8) -> Plot:
     for ax, group in zip(axes, groups, strict=True):
         draw_image(ax, tile(group.records[0].arrays("last")["x"][: rows * rows], rows))
         ax.set_title(group.label.replace(", ", ",\n"))
-    return _with_seeds(Plot(figure), rows, groups)
+    return _note_seeds(Plot(figure), rows, groups)
 
 
 def grid(records: list[Record], rows: str, side: int = 6) -> Plot:
@@ -57,7 +57,7 @@ def grid(records: list[Record], rows: str, side: int = 6) -> Plot:
         line[0].set_ylabel(labels.spell_name(name), fontsize=8)
     for ax, label in zip(axes[0], columns, strict=True):
         ax.set_title(label.replace(", ", ",\n"))
-    return _with_seeds(Plot(figure), side, list(groups.values()))
+    return _note_seeds(Plot(figure), side, list(groups.values()))
 
 
 def draw_image(ax: Axes, image: np.ndarray, colours: str = "gray") -> None:
@@ -66,7 +66,7 @@ def draw_image(ax: Axes, image: np.ndarray, colours: str = "gray") -> None:
     ax.set_axis_off()
 
 
-def _with_seeds(plot: Plot, rows: int, groups: Sequence[grouping.Group]) -> Plot:
+def _note_seeds(plot: Plot, rows: int, groups: Sequence[grouping.Group]) -> Plot:
     """The figure with a note of how many chains of which seeds it shows."""
     seeds = labels.format_seeds([group.records[0] for group in groups])
     label_lines_and_legend(plot.figure, f"Last states of {rows * rows} chains, {seeds}.")

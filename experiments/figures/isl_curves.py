@@ -133,12 +133,15 @@ def curves(
     lines: str | None = None,
     around: float | None = None,
     paper: list[str] | None = None,
+    apart: list[str] | None = None,
 ) -> plot.Plot:
     """ISL against the number of samples on a log axis: Figures 2 and 3.
 
-    One panel for each value of the setting `panels`, one line style for each value of `lines`. A
-    setting is a group (such as `negatives`) or a dotted key of the configuration. Lines are means
-    over seeds (of chains and models); bands show the range. For a thin dotted line, beta is chosen
+    One panel for each value of the setting `panels`, or a second panel for the samplers `apart`,
+    such as `["gwg", "dmala"]`. One line style for each value of `lines`. A setting is a group (such
+    as `negatives`) or a dotted key of the configuration. Lines are means over seeds (of chains and
+    models); bands show the range. Without `lines`, a thin line shows one chain, with its jumps. For
+    a thin dotted line, beta is chosen
     separately for each number of samples. Black lines use the training rows as centres. The
     vertical axis is widened within `around` nats of all training rows (`_widen`). `paper` are the
     keys of final values in published.yaml, which dashed lines show. Raises LookupError if no record
@@ -146,8 +149,11 @@ def curves(
     """
     records = grouping.require_records_with(records, "isl", "parzen", task="isl")
     drawn = []
-    levels = []  # of all training rows, by panel
-    for title, part in _records_by_setting(records, panels).items():
+    levels = []  # the ISL of all training rows, by panel
+    parts = _records_by_setting(records, panels)
+    if apart:
+        parts = _split_by_sampler(records, apart)
+    for title, part in parts.items():
         series = []
         for (value, alike), dash in zip(
             _records_by_setting(part, lines).items(), cycle(style.DASHES), strict=False
@@ -155,6 +161,8 @@ def curves(
             look = {} if lines is None else {"linestyle": dash}
             for group in grouping.groups(alike):
                 series += _isl_lines(group, value, look, paper)
+                if lines is None and len(group.records) > 1:
+                    series.append(_line_of_one_chain(group))
         for alike in grouping.by_setting(part, ["sampler", "task.pretrain", "task.start"]):
             series += _training_set_lines(alike, paper)
             level = alike[0].arrays("parzen")["isl"][-1]
@@ -196,6 +204,23 @@ def _isl_lines(
         thin = {"color": ink, "linestyle": ":", "linewidth": 0.8}
         series.append(plot.Series(text + OWN_BETA, size, score, named=False, **thin))
     return series
+
+
+def _line_of_one_chain(group: grouping.Group) -> plot.Series:
+    """The ISL of the first run of a group, as a thin line."""
+    run = group.records[0]
+    thin = {"color": style.group_colour(group), "linewidth": 0.6, "alpha": 0.8}
+    name = f"{group.label}, one chain"
+    return plot.Series(name, run.metrics["step"], run.metrics["isl"], named=False, **thin)
+
+
+def _split_by_sampler(records: list[Record], apart: list[str]) -> dict[str, list[Record]]:
+    """The records of other samplers than `apart`, and those of `apart`, by the panel's title."""
+    parts: dict[str, list[Record]] = {"samplers of the paper": [], "other samplers": []}
+    for record in records:
+        is_apart = labels.sampler_key(record)[0] in apart
+        parts["other samplers" if is_apart else "samplers of the paper"].append(record)
+    return {title: part for title, part in parts.items() if part}
 
 
 def _training_set_lines(records: list[Record], paper: list[str] | None) -> list[plot.Series]:
@@ -244,7 +269,7 @@ def sequences(
     columns: int = 20,
     where: Mapping[str, Any] | None = None,
 ) -> plot.Plot:
-    """Consecutive samples of one chain per sampler, in reading order: Figure 1.
+    """Consecutive samples of one chain per sampler, in reading order, below test rows: Figure 1.
 
     `where` selects records by options of groups and by settings, `{"negatives": "sml"}`. Raises
     LookupError if no record has a sequence of samples, or they are not square images.
@@ -252,16 +277,17 @@ def sequences(
     for key, value in (where or {}).items():
         records = [r for r in records if r.choices.get(key, r.setting(key)) == value]
     groups = grouping.groups(grouping.require_records_with(records, "sequence", task="isl"))
+    panels = {group.label: group.records[0].arrays("sequence")["x"] for group in groups}
+    shown = [group.records[0] for group in groups]
+    if shown[0].has_array("test_rows"):
+        panels = {"test rows of the data": shown[0].arrays("test_rows")["x"]} | panels
     height = style.PAGE_INCHES * rows / columns + 0.2
-    figure, _ = style.new_figure(rows=len(groups), width=style.PAGE_INCHES, height=height)
-    shown = []
-    for ax, group in zip(figure.axes, groups, strict=True):
-        shown.append(group.records[0])
-        x = shown[-1].arrays("sequence")["x"]
+    figure, _ = style.new_figure(rows=len(panels), width=style.PAGE_INCHES, height=height)
+    for ax, (title, x) in zip(figure.axes, panels.items(), strict=True):
         wide = min(columns, len(x))
         last = x[-min(rows, len(x) // wide) * wide :]
         draw_image(ax, tile(last, wide), "gray_r")
-        ax.set_title(group.label, loc="left", fontsize=9)
+        ax.set_title(title, loc="left", fontsize=9)
     label_lines_and_legend(figure, f"One chain, {labels.format_seeds(shown)}.")
     return plot.Plot(figure)
 

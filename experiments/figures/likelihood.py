@@ -159,7 +159,7 @@ def table1(records: list[Record]) -> pd.DataFrame:
     settled. With several seeds, ± is their spread; with one, a standard error. Raises LookupError
     if no record has log-likelihoods of a learned model.
     """
-    keys: dict[str, tuple[str, int]] = {}  # of samplers, by label
+    keys: dict[str, tuple[str, int]] = {}  # keys of samplers, by label
     groups: dict[tuple, dict[str, list[Record]]] = {}  # by row and label
     for place, runs in grouping.group_by(_row_key, learned_model_records(records)).items():
         groups[place] = {}
@@ -297,7 +297,7 @@ def improvement(records: list[Record]) -> plot.Plot:
         shown += longest
         look = style.sampler_line_style(key) | {"markevery": None, "linestyle": dashes[rate]}
         text = grouping.join_label(labels.sampler_label(key), f"rate {rate:g}")
-        values = _trial_values(grouping.require_one_setting(longest))
+        values = _values_by_steps(grouping.require_one_setting(longest))
         lines[data].append(plot.mean_line(text, means_by_setting(values), **look))
     panels = []
     for data, series in lines.items():
@@ -318,7 +318,7 @@ def _with_longest_trials(records: list[Record]) -> list[Record]:
     return by_length[max(by_length)]
 
 
-def _trial_values(records: list[Record]) -> dict[float, list[float]]:
+def _values_by_steps(records: list[Record]) -> dict[float, list[float]]:
     """Minus the validation log-likelihoods of the stored models, by sampling steps.
 
     Estimates above 0 are left out.

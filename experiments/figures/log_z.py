@@ -9,7 +9,7 @@ from latticework.experiments.records import grouping
 from latticework.experiments.records.record import Record
 
 MAX_REPLICAS = 3  # replicas of a ladder that are drawn
-MAX_LEVELS = 300  # of each, the last ones
+MAX_LEVELS = 300  # levels of a replica that are drawn, the last ones
 
 
 def normalisers(records: list[Record]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ class Means(NamedTuple):
     spread: NDArray
 
 
-def deviation(values: ArrayLike) -> NDArray:
+def deviation_over_runs(values: ArrayLike) -> NDArray:
     """The standard deviation over runs, the first axis, as in tables; 0 for a single run."""
     by_run = np.asarray(values, dtype=float)
     return by_run.std(0, ddof=1) if len(by_run) > 1 else np.zeros(by_run.shape[1:])
@@ -53,7 +53,7 @@ def means_by_reading(
     """
     x = np.median(readings(records, axis, shown), axis=0)
     y = readings(records, metric, shown)
-    return Means(x, y.mean(0), deviation(y))
+    return Means(x, y.mean(0), deviation_over_runs(y))
 
 
 def means_on_common_grid(records: Sequence[Record], metric: str, axis: str) -> list[Means]:
@@ -79,7 +79,7 @@ def means_on_common_grid(records: Sequence[Record], metric: str, axis: str) -> l
         places = np.log(record.metrics[axis])
         values.append(np.interp(np.log(x), places, record.metrics[metric]))
     y = np.array(values)
-    return [Means(x, y.mean(0), deviation(y))]
+    return [Means(x, y.mean(0), deviation_over_runs(y))]
 
 
 def means_by_setting(values: Mapping[float, Sequence[float]]) -> Means:
@@ -88,7 +88,7 @@ def means_by_setting(values: Mapping[float, Sequence[float]]) -> Means:
     mean, spread = [], []
     for setting in x:
         mean.append(np.mean(values[setting]))
-        spread.append(deviation(values[setting]))
+        spread.append(deviation_over_runs(values[setting]))
     return Means(np.array(x), np.array(mean), np.array(spread))
 
 

@@ -116,7 +116,9 @@ def describe_runs(records: Iterable[Record], axes: Sequence[str] = ()) -> str:
     """
     runs = drop_repeated_runs(records)
     sizes = sorted({len(part) for part in by_setting(runs, axes)})
-    seeds = {tuple(record.config.get(key) for key in SEEDS) for record in runs}
+    seeds = set()
+    for record in runs:
+        seeds.add(tuple(record.config.get(key) for key in SEEDS))
     if sizes in ([1], [len(seeds)]):
         return format_seeds(runs)
     count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"

@@ -172,7 +172,7 @@ def mark_words(entry: dict[str, Any], each: int) -> list[list[Word]]:
                 line.append(Word(word, "given"))
                 continue
             blank, piece = fills[i]
-            again = sum(other[blank] == piece for other in shown) > 1
+            again = sum(sentence[blank] == piece for sentence in shown) > 1
             kind = "repeated" if again else "written"
             if piece.startswith("##") and line:
                 line[-1] = Word(line[-1].text + piece.removeprefix("##"), kind)

@@ -18,7 +18,7 @@ from latticework.experiments.records.estimates import published_if_same_data
 from latticework.experiments.records.record import Record
 
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linestyle": "none"}
-THIN: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8}  # of a bound
+THIN: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8}  # the line of a bound
 
 
 def _metrics_of_all(records: list[Record], column: str) -> pd.DataFrame:

@@ -24,7 +24,7 @@ def trained_models(records: list[Record]) -> pd.DataFrame:
     over seeds. Log-likelihoods are of validation rows, in nats. Raises LookupError if no record of
     task=train_rbm holds the numbers of `TrainingQuality`.
     """
-    measured = [record for record in records if all(key in record.document for key in FACTS)]
+    measured = [record for record in records if record.document.keys() >= set(FACTS)]
     if not measured:
         raise LookupError(
             "no record says how well its model was trained; run task=train_rbm with task.quality"

@@ -61,7 +61,7 @@ class Packed:
     long: list[str]  # entries of run.json that are kept of the first seeds only
 
 
-def pack(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
+def write_bundle(records: Sequence[Record], config: DictConfig, target: Path) -> Packed:
     """Write the bundle `target` of `records`, all of the experiment `config`."""
     trackers = [ReadTracker(record.path, record.document) for record in records]
     _open_all(trackers, config)
@@ -142,7 +142,7 @@ def _open_all(records: Sequence[Record], config: DictConfig) -> None:
                 continue
 
 
-def _seeds(record: Record) -> tuple[int, int]:
+def _seed_pair(record: Record) -> tuple[int, int]:
     return record.config["seed"] or 0, record.config.get("model_seed") or 0
 
 
@@ -152,7 +152,7 @@ def _long_entries(records: Sequence[Record]) -> dict[Any, set[str]]:
     for group in by_setting(records):
         for repeated in group:
             long[repeated.path] = _long_names(repeated.document)
-        long[min(group, key=_seeds).path] = set()
+        long[min(group, key=_seed_pair).path] = set()
     return long
 
 

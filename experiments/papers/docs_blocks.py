@@ -10,7 +10,7 @@ from latticework.experiments.papers.claims.ledger import OURS
 from latticework.experiments.papers.exhibits import Catalogue
 from latticework.experiments.papers.rendering import markdown
 from latticework.experiments.papers.report_content import Report, format_verdicts
-from latticework.experiments.papers.run_facts import peak_memory
+from latticework.experiments.papers.run_facts import describe_peak_memory
 from latticework.experiments.papers.run_status import ExperimentStatus, load_statuses
 from latticework.experiments.records.estimates import duration
 from latticework.experiments.records.record import BUNDLES
@@ -93,7 +93,7 @@ def _requirements(
         str(len(sweep.runs)),
         time_of(status, declared_times, gpu=False),
         time_of(status, declared_times, gpu=True),
-        peak_memory(documents) or UNKNOWN,
+        describe_peak_memory(documents) or UNKNOWN,
     ]
 
 

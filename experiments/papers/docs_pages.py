@@ -31,7 +31,7 @@ NOTES = "notes"  # the folder of docs/results with the notes
 BENCH_COLUMNS = ("turns", "ours_low", "ours_high", "plain_low", "plain_high")  # left out
 
 
-def refresh(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
+def refresh_pages(root: Path = ROOT, bundles: Path = BUNDLES) -> list[Path]:
     """Write docs/results, except its notes, and the generated blocks of other pages.
 
     Raises RuntimeError before it writes anything if a figure or table fails.
@@ -104,7 +104,9 @@ def bench_page(folder: Path, note: str) -> str:
     """The page of the speeds in bench.csv and bench_*.csv."""
     benches = [_bench(file) for file in sorted(folder.glob("bench[._]*csv"))]
     pictures = [file.stem for file in sorted(folder.glob("bench_*.png"))]
-    return report_pages.render("bench.md.jinja", benches=benches, pictures=pictures, note=note)
+    return report_pages.fill_template(
+        "bench.md.jinja", benches=benches, pictures=pictures, note=note
+    )
 
 
 def _bench(file: Path) -> tuple[str, str, str]:

@@ -98,7 +98,9 @@ def make_all(
             try:
                 content = instantiate(spec, _convert_="all", _partial_=True, **without)(records)
                 if kind == "figures":
-                    content = _with_provenance(content, name, command(config, words), records)
+                    content = _with_provenance(
+                        content, name, drawing_command(config, words), records
+                    )
             except Exception as error:  # noqa: BLE001 - the others are to be made all the same
                 failure = DrawnItem(name, kind, None, error)
                 if failure.failed and errors.wants_traceback():
@@ -118,7 +120,7 @@ def _with_provenance(content: Any, name: str, command: str, records: list[Record
     return replace(content, provenance=provenance_json(name, command, records))
 
 
-def command(config: DictConfig, words: Sequence[str] = ()) -> str:
+def drawing_command(config: DictConfig, words: Sequence[str] = ()) -> str:
     """The command that draws the figures of `config` from its records again.
 
     `words` are the overrides of a command with its own settings.

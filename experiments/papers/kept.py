@@ -35,7 +35,7 @@ def kept_or_drawn(folder: Path | None, stamp: str, draw: Callable[[], Drawn]) ->
         return draw()
     place = folder / hashlib.sha256(stamp.encode()).hexdigest()
     try:
-        drawn = _read(place)
+        drawn = _read_entry(place)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # missing, or damaged
         drawn = draw()
         _write(place, drawn)
@@ -65,11 +65,11 @@ def _write(place: Path, drawn: Drawn) -> None:
             digests = {}
             for suffix, content in contents.items():
                 (entry / f"{number}{suffix}").write_bytes(content)
-                digests[suffix] = _digest(content)
+                digests[suffix] = _digest_of_bytes(content)
             pictures.append({"name": picture.name, "sha256": digests})
         document = {
             "pictures": pictures,
-            "tables": [{"name": name, **_plain(frame)} for name, frame in drawn.tables],
+            "tables": [{"name": name, **_plain_table(frame)} for name, frame in drawn.tables],
             "reasons_not_made": drawn.reasons_not_made,
             "failed": drawn.failed,
         }
@@ -79,12 +79,12 @@ def _write(place: Path, drawn: Drawn) -> None:
         entry.rename(place)
 
 
-def _read(place: Path) -> Drawn:
+def _read_entry(place: Path) -> Drawn:
     """The entry at `place`. Raises an error if a file is missing or differs from what was kept."""
     document = json.loads((place / INDEX).read_text())
     pictures = []
     for number, entry in enumerate(document["pictures"]):
-        contents = _verified(place, number, entry["sha256"])
+        contents = _read_verified(place, number, entry["sha256"])
         image = contents.pop(PNG)
         texts = {suffix: content.decode() for suffix, content in contents.items()}
         pictures.append(Picture(entry["name"], image, texts))
@@ -94,23 +94,23 @@ def _read(place: Path) -> Drawn:
     return Drawn(pictures, tables, list(document["reasons_not_made"]), list(document["failed"]))
 
 
-def _verified(place: Path, number: int, digests: Mapping[str, str]) -> dict[str, bytes]:
+def _read_verified(place: Path, number: int, digests: Mapping[str, str]) -> dict[str, bytes]:
     """The files of a picture by their suffix. Raises ValueError if one is not the kept one."""
     contents = {}
     for suffix, digest in digests.items():
         if suffix not in (PNG, *SUFFIXES):
             raise ValueError(f"a picture has no file {suffix}")
         contents[suffix] = (place / f"{number}{suffix}").read_bytes()
-        if _digest(contents[suffix]) != digest:
+        if _digest_of_bytes(contents[suffix]) != digest:
             raise ValueError(f"{number}{suffix} is not the file that was kept")
     return contents
 
 
-def _digest(content: bytes) -> str:
+def _digest_of_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _plain(frame: pd.DataFrame) -> dict[str, Any]:
+def _plain_table(frame: pd.DataFrame) -> dict[str, Any]:
     """A table as lists of text, numbers and null; an estimate is a list of its three numbers."""
     rows = []
     for cells in frame.astype(object).itertuples(index=False, name=None):

@@ -44,7 +44,9 @@ def select_records(bundles: Path, experiment: str, settings: dict[str, Any]) -> 
     """
     records = load_all(bundles / f"{experiment}.zip")
     for key, value in settings.items():
-        records = [one for one in records if value in (one.choices.get(key), one.setting(key))]
+        records = [
+            record for record in records if value in (record.choices.get(key), record.setting(key))
+        ]
         if not records:
             raise LookupError(f"no committed run of {experiment} has {key}={value}")
     return records

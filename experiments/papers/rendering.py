@@ -20,7 +20,7 @@ from latticework.experiments.records.files import write_file
 DPIS = (160, 130, 100, 80)  # dots an inch of a PNG: the first that keep it small, or the last
 MAX_PNG_BYTES = 200_000  # bytes of a PNG that need no fewer dots an inch
 MAX_SVG_CHARACTERS = 200_000  # characters of an SVG file; larger figures have none
-FIGURE_DIGITS = "%.5g"  # of the numbers in the CSV file of a figure
+FIGURE_DIGITS = "%.5g"  # numbers in the CSV file of a figure
 
 # Figures.
 
@@ -28,7 +28,7 @@ FIGURE_DIGITS = "%.5g"  # of the numbers in the CSV file of a figure
 def render(name: str, plot: Plot) -> Picture:
     """The figure as PNG and SVG, with its table, its page and its provenance."""
     png = png_bytes(plot.figure)
-    texts = _texts(plot)
+    texts = _companion_texts(plot)
     if not plot.html and (svg := svg_text(plot.figure)):
         texts[".svg"] = svg
     return Picture(name, png, texts)
@@ -41,7 +41,7 @@ def save_figure(plot: Plot, target: Path) -> Path:
     with io.BytesIO() as pdf:
         plot.figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
         write_file(target.with_suffix(".pdf"), pdf.getvalue())
-    for suffix, text in _texts(plot).items():
+    for suffix, text in _companion_texts(plot).items():
         write_file(target.with_suffix(suffix), text)
     mpl.pyplot.close(plot.figure)
     return target
@@ -76,7 +76,7 @@ def csv_text(table: pd.DataFrame | None) -> str:
     return escaped.to_csv(index=False, float_format=FIGURE_DIGITS, lineterminator="\n")
 
 
-def _texts(plot: Plot) -> dict[str, str]:
+def _companion_texts(plot: Plot) -> dict[str, str]:
     """The files beside the image, by suffix."""
     texts = {".csv": csv_text(plot.table), ".html": plot.html, ".json": plot.provenance}
     return {suffix: text for suffix, text in texts.items() if text}

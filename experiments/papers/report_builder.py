@@ -80,8 +80,8 @@ def _section(
         with_records: list[Part] = []
         begun: list[Part] = []
         for status in scales:
-            shown = _select(drawn.get((experiment, status.scale), Drawn()), names)
-            facts = run_facts.describe_runs(status)
+            shown = _select_drawn(drawn.get((experiment, status.scale), Drawn()), names)
+            facts = run_facts.list_facts(status)
             problems = run_facts.describe_problems(status, shown, known)
             part = Part(experiment, status.command, status, shown, facts, *problems)
             (with_records if status.drawable_records else begun).append(part)
@@ -89,13 +89,13 @@ def _section(
         parts += with_records[:1] + begun
         other_scales += with_records[1:]
         if not scales:
-            command = run_status.command(experiment)
+            command = run_status.running_command(experiment)
             parts.append(Part(experiment, command, None, Drawn(), [], []))
     claims = [entry for entry in entries if entry.claim.exhibit == exhibit.name]
     return Section(exhibit, claims, parts, other_scales, _state(parts))
 
 
-def _select(drawn: Drawn, names: list[str] | None) -> Drawn:
+def _select_drawn(drawn: Drawn, names: list[str] | None) -> Drawn:
     """The figures and tables with one of `names`; None selects all."""
     if names is None:
         return drawn

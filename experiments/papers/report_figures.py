@@ -31,13 +31,13 @@ def draw_experiments(
     drawn = {}
     for status in track(drawable, "figures", console=Console(stderr=True), transient=True):
         key = status.experiment, status.scale
-        drawn[key] = kept_or_drawn(keep, status.stamp, partial(draw, status))
+        drawn[key] = kept_or_drawn(keep, status.stamp, partial(draw_experiment, status))
     if keep is not None:
         forget_oldest(keep)
     return drawn
 
 
-def draw(status: ExperimentStatus) -> Drawn:
+def draw_experiment(status: ExperimentStatus) -> Drawn:
     """Draw every figure and table of the experiment from the records to be shown."""
     log.info("drawing %s, scale=%s", status.experiment, status.scale)
     drawn = Drawn()

@@ -20,7 +20,9 @@ FIGURES = "figures/"  # apart from the pages, because a page of text has HTML of
 HOME = "index.html"
 
 
-def write(report: Report, folder: Path, notes: Mapping[str, str] = report_pages.NO_NOTES) -> Path:
+def write_report(
+    report: Report, folder: Path, notes: Mapping[str, str] = report_pages.NO_NOTES
+) -> Path:
     """Write the pages with their figures and tables to `folder`; return the first page.
 
     Figures and tables of an earlier report are deleted. `notes` are those on the committed records.
@@ -49,7 +51,7 @@ def html_page(markdown: str) -> str:
             _link_html(child)
     body = parser.renderer.render(tokens, parser.options, {})
     title = markdown.partition("\n")[0].removeprefix("# ")
-    return report_pages.render("page.html.jinja", title=title, body=body)
+    return report_pages.fill_template("page.html.jinja", title=title, body=body)
 
 
 def _link_html(token: Token) -> None:

@@ -108,12 +108,12 @@ def write_files(report: report_content.Report, folder: Path, prefix: str = "") -
     for section in report.sections:
         for part in (*section.parts, *section.other_scales):
             for picture in part.drawn.pictures:
-                file = stem(section.exhibit, part.experiment, picture.name, scale_of(part))
+                file = file_stem(section.exhibit, part.experiment, picture.name, scale_of(part))
                 target = folder / f"{prefix}{file}.png"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 written += picture.write(target)
             for name, frame in part.drawn.tables:
-                file = stem(section.exhibit, part.experiment, name, scale_of(part))
+                file = file_stem(section.exhibit, part.experiment, name, scale_of(part))
                 (folder / TABLES).mkdir(parents=True, exist_ok=True)
                 written += write_table(frame, folder / TABLES / f"{file}.csv")
     return written
@@ -140,28 +140,28 @@ def render_pages(
     texts = {}
     for page in pages:
         name = f"{page.exhibit.name}.md"
-        texts[name] = render("exhibit.md.jinja", page=page, report=report)
+        texts[name] = fill_template("exhibit.md.jinja", page=page, report=report)
     papers = groupby(pages, lambda page: page.exhibit.cited)
-    texts["README.md"] = render(
+    texts["README.md"] = fill_template(
         "results.md.jinja",
         report=report,
         papers=[(name, list(group)) for name, group in papers],
         committed=committed,
     )
-    texts["ledger.md"] = render("ledger.md.jinja", report=report, committed=committed)
+    texts["ledger.md"] = fill_template("ledger.md.jinja", report=report, committed=committed)
     return texts
 
 
-def stem(exhibit: Exhibit, experiment: str, name: str, scale: str = "paper") -> str:
+def file_stem(exhibit: Exhibit, experiment: str, name: str, scale: str = "paper") -> str:
     """File name of a figure or table, without the suffix.
 
     Figures of the first paper keep their names. If experiments of an exhibit share a name, only
     the first keeps it. Scales other than the paper's are named.
     """
     first = experiment
-    for other, names in exhibit.items_by_experiment.items():
+    for named, names in exhibit.items_by_experiment.items():
         if name in (names or ()):
-            first = other
+            first = named
             break
     text = name if exhibit.paper == "langevin" and experiment == first else f"{experiment}-{name}"
     return text if scale == "paper" else f"{text}-{scale}"
@@ -203,7 +203,7 @@ def _headline(exhibit: Exhibit, entries: Sequence[Entry]) -> Number | None:
         if _is_cost(entry) and not _is_cost(entries[0]):
             break
         for number in entry.finding.numbers if entry.finding else ():
-            if number.what == exhibit.headline:
+            if number.quantity == exhibit.headline:
                 return number
             if number.paper and first is None:
                 first = number
@@ -225,11 +225,11 @@ def _distinct_numbers(entries: Sequence[Entry]) -> list[Number]:
     """The numbers of the entries, each once; where two experiments share a name, with theirs."""
     origins: dict[str, set[str]] = defaultdict(set)
     for experiment, number in _numbers(entries):
-        origins[number.what].add(experiment)
+        origins[number.quantity].add(experiment)
     numbers: dict[Number, None] = {}  # in their order
     for experiment, number in _numbers(entries):
-        if len(origins[number.what]) > 1:
-            number = replace(number, what=f"{number.what} ({experiment})")
+        if len(origins[number.quantity]) > 1:
+            number = replace(number, quantity=f"{number.quantity} ({experiment})")
         numbers[number] = None
     return list(numbers)
 
@@ -249,10 +249,10 @@ def _part_files(
     Committed pages leave out what is the same for all of them, and why a figure is missing.
     """
     pictures, tables = [], []
-    for name in _names(exhibit, part, "figures"):
+    for name in _list_stems(exhibit, part, "figures"):
         if (folder / f"{prefix}{name}.png").exists():
             pictures.append(name)
-    for name in _names(exhibit, part, "tables"):
+    for name in _list_stems(exhibit, part, "tables"):
         if (file := folder / TABLES / f"{name}.md").exists():
             tables.append((name, file.read_text().strip()))
     facts, problems = part.facts, part.problems
@@ -262,7 +262,7 @@ def _part_files(
     return PartFiles(part, facts, problems, pictures, tables)
 
 
-def _names(exhibit: Exhibit, part: report_content.Part, kind: str) -> list[str]:
+def _list_stems(exhibit: Exhibit, part: report_content.Part, kind: str) -> list[str]:
     """The stems of the figures or tables of an experiment that the exhibit shows."""
     if part.holding is None:
         return []
@@ -270,11 +270,11 @@ def _names(exhibit: Exhibit, part: report_content.Part, kind: str) -> list[str]:
     selected = exhibit.items_by_experiment[part.experiment]
     for name in part.holding.config.get(kind) or ():
         if selected is None or name in selected:
-            stems.append(stem(exhibit, part.experiment, str(name), scale_of(part)))
+            stems.append(file_stem(exhibit, part.experiment, str(name), scale_of(part)))
     return stems
 
 
-def render(template: str, **values: Any) -> str:
+def fill_template(template: str, **values: Any) -> str:
     """A template of this folder, filled with `values`."""
     environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined)
     environment.filters |= {
@@ -295,4 +295,4 @@ def _fresh(entry: Entry) -> str:
     if entry.fresh is None or entry.claim.fresh is None:
         return ""
     verdict, _ = entry.fresh.verdict()
-    return f"Only {entry.claim.fresh.what}: {verdict}, {entry.fresh.weakest_margin.text()}"
+    return f"Only {entry.claim.fresh.description}: {verdict}, {entry.fresh.weakest_margin.text()}"

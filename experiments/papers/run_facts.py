@@ -5,7 +5,7 @@ from typing import Any
 
 from latticework.experiments.papers.drawn import Drawn
 from latticework.experiments.papers.exhibits import Catalogue
-from latticework.experiments.papers.run_status import ExperimentStatus, command
+from latticework.experiments.papers.run_status import ExperimentStatus, running_command
 from latticework.experiments.records.estimates import duration, share_text
 from latticework.experiments.runs.sweeps import extra_override_sets
 
@@ -13,7 +13,7 @@ MAX_LISTED_FAILURES = 5
 MAX_LISTED_RUNS = 4
 
 
-def describe_runs(status: ExperimentStatus) -> list[tuple[str, str]]:
+def list_facts(status: ExperimentStatus) -> list[tuple[str, str]]:
     """Scale, runs, data, seeds, device, time, memory and commits of the records shown."""
     documents = [record.document for record in status.drawable_records]
     if not documents:
@@ -23,7 +23,7 @@ def describe_runs(status: ExperimentStatus) -> list[tuple[str, str]]:
     if more := len(status.drawable_records) - done:
         kind = "other seeds or variants of the data" if status.records else "other settings"
         runs += f", and {more} with {kind}"
-    peak = peak_memory(documents)
+    peak = describe_peak_memory(documents)
     seconds = sum(document["seconds"] for document in documents)
     facts = [
         ("Scale", status.scale),
@@ -60,8 +60,8 @@ def describe_problems(
             f"they lack the setting {catalogue.settings[status.experiment]}"
         )
         remedies.append((status.command, "makes the outdated runs again"))
-    if status.others and status.records:
-        problems.append(f"{len(status.others)} more with other settings are not shown")
+    if status.undeclared and status.records:
+        problems.append(f"{len(status.undeclared)} more with other settings are not shown")
     return problems + drawn.reasons_not_made, remedies
 
 
@@ -71,7 +71,7 @@ def _commands_of_missing(status: ExperimentStatus, not_run: Sequence[str]) -> li
     for words in extra_override_sets(status.experiment):
         for run in not_run:
             if set(words) <= set(run.split(",")):
-                commands.append(command(status.experiment, status.scale, words))
+                commands.append(running_command(status.experiment, status.scale, words))
                 break
     return commands
 
@@ -135,7 +135,7 @@ def _describe_device(document: dict[str, Any]) -> str:
     return f"{text}, PyTorch {document['versions'].get('torch', 'unknown')}"
 
 
-def peak_memory(documents: Sequence[dict[str, Any]]) -> str:
+def describe_peak_memory(documents: Sequence[dict[str, Any]]) -> str:
     """The largest peak of the runs; "" if it is not known."""
     peak = 0
     for document in documents:

@@ -32,7 +32,7 @@ def hash_records(records: Iterable[Record]) -> str:
     prints = []
     for record in records:
         prints.append(f"{record.display_path} {record.fingerprint}")
-    return _digest([hash_drawing_code(), *sorted(prints)])
+    return _digest_of_texts([hash_drawing_code(), *sorted(prints)])
 
 
 @cache
@@ -43,10 +43,10 @@ def hash_drawing_code() -> str:
         for file in folder.rglob("*"):
             if file.suffix in FILES:
                 prints.append(f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}")
-    return _digest([str(versions(PACKAGES)), *sorted(prints)])
+    return _digest_of_texts([str(versions(PACKAGES)), *sorted(prints)])
 
 
-def _digest(texts: Iterable[str]) -> str:
+def _digest_of_texts(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
@@ -60,7 +60,7 @@ class ExperimentStatus:
     place: str  # OUTPUTS, or the bundle's file name
     runs: tuple[str, ...]
     records: list[Record]
-    others: list[Record] = field(default_factory=list)
+    undeclared: list[Record] = field(default_factory=list)  # with other settings
     failed: dict[str, str] = field(default_factory=dict)  # run: the first line of its error
     damaged: tuple[str, ...] = ()  # a line for each record that cannot be read
     stopped: list[str] = field(default_factory=list)  # begun and not finished
@@ -78,11 +78,11 @@ class ExperimentStatus:
     @property
     def drawable_records(self) -> list[Record]:
         """The records for figures: the runs that count, or the others if there are none."""
-        return self.records or self.others
+        return self.records or self.undeclared
 
     @property
     def command(self) -> str:
-        return command(self.experiment, self.scale)
+        return running_command(self.experiment, self.scale)
 
     def pools(self) -> list[Pool]:
         """The records in pools for the ledger, the best first."""
@@ -90,12 +90,12 @@ class ExperimentStatus:
         pools = [Pool(self.scale, self.scale == "paper", real)] if real else []
         if len(real) < len(self.records):
             pools.append(Pool(f"{self.scale}, substitutes", False, self.records))
-        if self.others:
-            pools.append(Pool(f"{self.scale}, other settings", False, self.others))
+        if self.undeclared:
+            pools.append(Pool(f"{self.scale}, other settings", False, self.undeclared))
         return pools
 
 
-def command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
+def running_command(experiment: str, scale: str = "paper", also: Sequence[str] = ()) -> str:
     """The command that runs the experiment. It skips finished runs."""
     words = ["python run.py", f"experiment={experiment}", *also]
     if scale != "paper":
@@ -125,12 +125,12 @@ def load_status(
     if not (records or failed or stopped):
         return None
     sweep = declared_sweep(experiment, scale)
-    declared, others = sweep.split_records(drop_repeated_runs(records))
+    declared, undeclared = sweep.split_records(drop_repeated_runs(records))
     done: set[str] = set()
     for record in declared:
         done.update(sweep.runs_of_record(record) or ())
     return ExperimentStatus(
-        experiment, scale, sweep.config, place, sweep.runs, declared, others, failed,
+        experiment, scale, sweep.config, place, sweep.runs, declared, undeclared, failed,
         tuple(damaged.values()), stopped, frozenset(done),
     )  # fmt: skip
 

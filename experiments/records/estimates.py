@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
         return f"{self.mean:,.{places}f} ± {self.spread:,.{places}f}{runs}"
 
 
-def finite(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """`value` as JSON holds it: None if it is infinite or no number."""
     return value if math.isfinite(value) else None
 
@@ -212,11 +212,11 @@ def _tasks() -> dict[str, str]:
 
 def last_row(record: Record) -> list[KeyNumber]:
     """The last readings of the first columns of metrics.csv, without costs."""
-    names = [name for name in columns(record) if name not in COSTS]
+    names = [name for name in metric_columns(record) if name not in COSTS]
     return [KeyNumber(name, last_reading(record, name)) for name in names[:MAX_DEFAULT_NUMBERS]]
 
 
-def columns(record: Record) -> list[str]:
+def metric_columns(record: Record) -> list[str]:
     """The columns of metrics.csv; none if the task logs nothing."""
     try:
         return list(record.metrics.columns)
@@ -231,7 +231,7 @@ def last_reading(record: Record, name: str) -> float:
 
 def last_readings(record: Record, better: Mapping[str, Better]) -> list[KeyNumber]:
     """The last readings of the columns that `better` names, as far as the record has them."""
-    there = (name for name in better if name in columns(record))
+    there = (name for name in better if name in metric_columns(record))
     return [KeyNumber(name, last_reading(record, name), better=better[name]) for name in there]
 
 
@@ -259,7 +259,7 @@ def costs(record: Record) -> dict[str, float]:
     `evaluations` are of the whole model, `local_evaluations` of the change of a site.
     """
     totals = {"seconds": float(record.document["seconds"])}
-    if "evaluations" in columns(record):
+    if "evaluations" in metric_columns(record):
         totals["evaluations"] = last_reading(record, "evaluations")
         local = record.document.get("local_evaluations_per_step") or 0
         totals["local_evaluations"] = local * last_reading(record, "step")

@@ -72,8 +72,8 @@ def has_same_identity(earlier: dict[str, Any], config: dict[str, Any]) -> bool:
 
     A record of substitute data is reused only if data are looked for in the same folders.
     """
-    kept = DATA_LOCATION_KEYS if (earlier.get("data") or {}).get("substitute") else ()
-    return identity(earlier["config"], kept) == identity(config, kept)
+    keys = DATA_LOCATION_KEYS if (earlier.get("data") or {}).get("substitute") else ()
+    return identity(earlier["config"], keys) == identity(config, keys)
 
 
 def digest(config: dict[str, Any], *, seeds: bool = True) -> str:

@@ -117,12 +117,12 @@ def format_seeds(records: Sequence[Record]) -> str:
         models.add(model)
         is_paired &= seed == model
     if len(models) == 1 or is_paired:
-        return _format_numbers("seed", chains)
-    texts = [_format_numbers("seed", chains)] if len(chains) > 1 else []
-    return " and ".join([*texts, _format_numbers("model", models)])
+        return _format_ranges("seed", chains)
+    texts = [_format_ranges("seed", chains)] if len(chains) > 1 else []
+    return " and ".join([*texts, _format_ranges("model", models)])
 
 
-def _format_numbers(name: str, numbers: Iterable[int]) -> str:
+def _format_ranges(name: str, numbers: Iterable[int]) -> str:
     """`seed 3`, `seeds 0-4` or `seeds 0, 4`."""
     ordered = sorted(numbers)
     first, last = ordered[0], ordered[-1]

@@ -122,7 +122,7 @@ def likelihood_lower_end(record: Record) -> Estimate | None:
     return high and Estimate(_unnormalised(record) - high.mean, high.spread)
 
 
-def bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
+def likelihood_bounds(record: Record, level: float = LEVEL) -> tuple[float, float]:
     """Lower and upper bound on the mean test log-likelihood, each widened by its interval.
 
     The intervals are over chains, at `level`. There is no lower bound if

@@ -232,18 +232,18 @@ class Record:
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of `packages`, as far as they are installed."""
-    found = {"python": sys.version.split()[0]}
+    by_package = {"python": sys.version.split()[0]}
     for package in packages:
         try:
-            found[package] = version(package)
+            by_package[package] = version(package)
         except PackageNotFoundError:  # an un-installed checkout
             continue
-    return found
+    return by_package
 
 
 def load_record(path: Path | zipfile.Path) -> Record:
     """The record at `path`. Raises DamagedError if its files fail their checksums."""
-    document, fault = _verified(path)
+    document, fault = _verify_document(path)
     return _record(path, document, fault)
 
 
@@ -258,13 +258,13 @@ def _record(path: Path | zipfile.Path, document: dict[str, Any], fault: str) -> 
 def _document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
     """run.json of the record at `path`, and a description of its damage, "" if intact."""
     try:
-        found = read_json(path / "run.json")
+        document = read_json(path / "run.json")
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         return {}, f"run.json cannot be read ({type(error).__name__})"
-    if not isinstance(found, dict):
-        return {}, f"run.json holds no record, but a {type(found).__name__}"
-    fault = _fault(found)
-    return ({}, fault) if fault else (found, "")
+    if not isinstance(document, dict):
+        return {}, f"run.json holds no record, but a {type(document).__name__}"
+    fault = _fault(document)
+    return ({}, fault) if fault else (document, "")
 
 
 def _fault(document: dict[str, Any]) -> str:
@@ -302,23 +302,23 @@ def checksums(path: Path) -> dict[str, str]:
 
 def describe_damage(path: Path | zipfile.Path) -> str:
     """Describe the damage of the finished record at `path`; "" if it is intact."""
-    return _verified(path)[1]
+    return _verify_document(path)[1]
 
 
-def _verified(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
+def _verify_document(path: Path | zipfile.Path) -> tuple[dict[str, Any], str]:
     """As `_document`; also verifies the checksums of a record in a folder."""
     document, fault = _document(path)
     if fault or not isinstance(path, Path):
         return document, fault
     try:
-        found = checksums(path)
+        digests = checksums(path)
     except OSError as error:  # another user's file, or a link to nothing
         name = Path(error.filename).name if error.filename else "a file"
         return document, f"{name} cannot be read ({type(error).__name__})"
     faults = [
-        f"{name} is {'changed' if name in found else 'missing'}"
+        f"{name} is {'changed' if name in digests else 'missing'}"
         for name, digest in document.get("files", {}).items()
-        if found.get(name) != digest
+        if digests.get(name) != digest
     ]
     return document, ", ".join(faults)
 
@@ -377,8 +377,8 @@ def open_record(place: str | Path) -> Record:
     path = Path(place)
     path = path.parent if path.name == "run.json" else path
     if not path.exists():  # without the digits of its identity
-        found = list(path.parent.glob(f"{glob.escape(path.name)}-{'?' * DIGEST_CHARACTERS}"))
-        path = found[0] if len(found) == 1 else path
+        candidates = list(path.parent.glob(f"{glob.escape(path.name)}-{'?' * DIGEST_CHARACTERS}"))
+        path = candidates[0] if len(candidates) == 1 else path
     bundle, run = path.parent, path.name
     if bundle.suffix == ".zip" and bundle.is_file():
         inside = zipfile.Path(open_archive(bundle)) / run

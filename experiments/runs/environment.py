@@ -146,11 +146,11 @@ def input_checksums(config: Any) -> dict[str, str]:
     for key, name in _input_files(config):
         path = Path(name).expanduser()
         if path.exists():
-            checksums[key] = _digest(path)
+            checksums[key] = _digest_of_path(path)
     return checksums
 
 
-def _digest(path: Path) -> str:
+def _digest_of_path(path: Path) -> str:
     """SHA-256 of a file, or of the names and contents of a folder's files that are not hidden."""
     if path.is_file():
         with path.open("rb") as file:
@@ -158,7 +158,7 @@ def _digest(path: Path) -> str:
     files = {}
     for entry in path.glob("[!.]*"):
         if entry.is_file():
-            files[entry.name] = _digest(entry)
+            files[entry.name] = _digest_of_path(entry)
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 

@@ -67,7 +67,7 @@ class RayLauncher(Launcher):
         if ours:
             ray.init(**{key: value for key, value in self.init.items() if value is not None})
         try:
-            execute = ray.remote(**self.wanted)(_execute)
+            execute = ray.remote(**self.wanted)(_execute_on_cluster)
             shared = ray.put((*self.shared, Singleton.get_state()))
             tasks = [
                 execute.remote(shared, list(overrides), number)
@@ -92,19 +92,22 @@ class RayLauncher(Launcher):
         return results
 
 
-def _execute(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
+def _execute_on_cluster(shared: tuple[Any, ...], overrides: list[str], number: int) -> JobReturn:
     """One run, in a process of the cluster; as in Hydra's own launchers."""
     config, context, task_function, state = shared
     configuration.register()
     setup_globals()
     Singleton.set_state(state)
-    own = context.config_loader.load_sweep_config(config, overrides)
-    with open_dict(own):
-        own.hydra.job.id, own.hydra.job.num = f"{own.hydra.job.name}_{number}", number
-    HydraConfig.instance().set_config(own)
+    run_config = context.config_loader.load_sweep_config(config, overrides)
+    with open_dict(run_config):
+        run_config.hydra.job.id, run_config.hydra.job.num = (
+            f"{run_config.hydra.job.name}_{number}",
+            number,
+        )
+    HydraConfig.instance().set_config(run_config)
     return run_job(
         hydra_context=context,
-        config=own,
+        config=run_config,
         task_function=task_function,
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",

@@ -177,11 +177,11 @@ def _claim_folder(asked: Path, config: dict[str, Any]) -> Path:
 def _with_other_digits(folders: Sequence[str], name: str, claimed: str) -> list[str]:
     """Return the folders of the overrides `name`, except the one that is claimed, in order."""
     length = len(name) + 1 + identity.DIGEST_CHARACTERS
-    others = []
+    matching = []
     for folder in folders:
         if folder.startswith(f"{name}-") and len(folder) == length and folder != claimed:
-            others.append(folder)
-    return sorted(others)
+            matching.append(folder)
+    return sorted(matching)
 
 
 def _set_aside_former_settings(folders: Sequence[Path], config: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def _log_headline(logger: loggers.Logger, path: Path) -> None:
 def _log_record(logger: loggers.Logger, record: Record) -> None:
     assert isinstance(record.path, Path)
     logger.start(loggers.RunInfo(record.path, record.config, record.choices))
-    rows = record.metrics.to_dict("records") if estimates.columns(record) else []
+    rows = record.metrics.to_dict("records") if estimates.metric_columns(record) else []
     for row in rows:
         values = {str(name): float(value) for name, value in row.items() if name != "step"}
         logger.log(int(row["step"]), values)

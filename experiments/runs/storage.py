@@ -124,8 +124,8 @@ def set_aside(path: Path, outputs: Path, *, copy: bool = False) -> None:
     target = outputs / "superseded" / f"{path.relative_to(outputs)}-{stamp}"
     target.mkdir(parents=True)
     for file in sorted(path.iterdir(), key=lambda file: file.name == "run.json"):
-        kept = file.name.startswith(".") or file.suffix == ".log"
-        if (file.is_file() and not kept) or file.name == "checkpoints":
+        stays = file.name.startswith(".") or file.suffix == ".log"
+        if (file.is_file() and not stays) or file.name == "checkpoints":
             if not copy:
                 shutil.move(file, target / file.name)
             elif file.is_dir():
@@ -163,7 +163,7 @@ class Checkpoints:
         newest: dict[str, Document] = {}
         for loop in sorted({file.name.rpartition("-")[0] for file in self.folder.glob("*-*.pt")}):
             for file in reversed(self._of(loop)):
-                document, fault = _read(file)
+                document, fault = _read_checkpoint(file)
                 fault = fault or fits(document)
                 if not fault:
                     newest[loop] = document
@@ -171,7 +171,7 @@ class Checkpoints:
                 log.warning("the checkpoint %s is not used: %s", file, fault)
         usable: dict[str, Document] = {}
         for loop, document in sorted(newest.items(), key=lambda item: len(item[1]["earlier"])):
-            ends = {name: found["iteration"] for name, found in usable.items()}
+            ends = {name: final["iteration"] for name, final in usable.items()}
             if all(ends.get(name) == end for name, end in document["earlier"].items()):
                 usable[loop] = document
         return usable
@@ -188,7 +188,7 @@ class Checkpoints:
         return sorted(f for f in self.folder.glob("*.pt") if f.name.rpartition("-")[0] == loop)
 
 
-def _read(file: Path) -> tuple[Document, str]:
+def _read_checkpoint(file: Path) -> tuple[Document, str]:
     """The document and an empty string, or an empty document and what is wrong with the file."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -233,11 +233,11 @@ def _describe_damage(folder: Path) -> str:
     """
     try:
         known = json.loads((folder / "spec.json").read_text()).get(CHECKSUM)
-        found = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
+        digest = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
         load_file(folder / FILE)
     except (SafetensorError, OSError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
-    return "" if known in (None, found) else "its content was changed"
+    return "" if known in (None, digest) else "its content was changed"
 
 
 def hash_model(model: nn.Module) -> str:
@@ -261,5 +261,5 @@ def artifact_spec(
     sampler: Sampler, model: nn.Module, run: ArtifactUser, **settings: Any
 ) -> dict[str, Any]:
     """The specification of what a sampler gives on a model, for the runs of the model seed."""
-    kept = {"model": hash_model(model), "sampler": repr(sampler), "seed": run.model_seed}
-    return kept | settings
+    identity = {"model": hash_model(model), "sampler": repr(sampler), "seed": run.model_seed}
+    return identity | settings

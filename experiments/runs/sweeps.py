@@ -105,10 +105,10 @@ class Sweep:
     def split_records(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
         """The records that belong to the sweep (with additional seeds), and the others."""
         mine: list[Record] = []
-        others: list[Record] = []
+        undeclared: list[Record] = []
         for record in records:
-            (others if self.runs_of_record(record) is None else mine).append(record)
-        return mine, others
+            (undeclared if self.runs_of_record(record) is None else mine).append(record)
+        return mine, undeclared
 
     def select_records(self, records: Sequence[Record]) -> list[Record]:
         """The first record of each of the sweep's runs, in the order of the runs."""

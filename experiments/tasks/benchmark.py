@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimates import KeyNumber, finite
+from latticework.experiments.records.estimates import KeyNumber, finite_or_none
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
@@ -79,7 +79,7 @@ def benchmark(
     costs = {unit: course.cost(chosen, unit) for unit in ("evaluations", "seconds")}
     seed = run.rng("benchmark", "cpu").initial_seed() % 2**31
     sampled, diagnosis = course.measure_run(chosen, steps, seed)
-    for step, error in errors(sampled, reference.mean, points):
+    for step, error in error_readings(sampled, reference.mean, points):
         spent = {unit: step * cost for unit, cost in costs.items()}
         run.log(step, **spent, **error)
     run.note(
@@ -92,9 +92,9 @@ def benchmark(
         ess={
             "min": diagnosis.ess,
             "median": diagnosis.ess_median,
-            "energy": finite(diagnosis.ess_energy),
+            "energy": finite_or_none(diagnosis.ess_energy),
         },
-        r_hat=finite(diagnosis.r_hat),
+        r_hat=finite_or_none(diagnosis.r_hat),
         still_sites=diagnosis.still,
     )
 
@@ -134,7 +134,7 @@ def shared_fields(
         values = {"rate": rate}
         for unit, cost in spent.items():
             values[f"learning/{unit}"] = cost
-        for key, value in search_space.numbers(fields, space).items():
+        for key, value in search_space.fields_as_numbers(fields, space).items():
             values[f"field/{key}"] = value
         tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
         for key, tensor in learnt.items():
@@ -157,7 +157,7 @@ def shared_fields(
     return search_space.from_numbers(values, sampler, space), part("learnt/")
 
 
-def errors(
+def error_readings(
     stint: setup.SampledRun, mean: Tensor | None, points: int
 ) -> list[tuple[int, dict[str, float]]]:
     """Log RMSE over sites of the mean of all draws so far, at up to `points` numbers of steps.
@@ -172,10 +172,10 @@ def errors(
     if mean is None:
         return [(step, {}) for step in steps]
     running = draws.mean(0, dtype=torch.float64).cumsum(0)
-    found = [running[place - 1] / place - mean.cpu() for place in places]
+    gaps = [running[place - 1] / place - mean.cpu() for place in places]
     return [
         (step, {"log_rmse": float(gap.square().mean().sqrt().log())})
-        for step, gap in zip(steps, found, strict=True)
+        for step, gap in zip(steps, gaps, strict=True)
     ]
 
 
@@ -186,9 +186,9 @@ def headline(record: Record) -> list[KeyNumber]:
     r_hat = record.document["r_hat"]
     if r_hat is None or r_hat > largest_r_hat(record.config["task"]["chains"]):
         return [KeyNumber("chains disagree, R-hat", "infinite" if r_hat is None else r_hat)]
-    found, document = record.document["ess"], record.document
+    ess, document = record.document["ess"], record.document
     evaluations = document["evaluations_per_step"] * record.config["task"]["chains"]
-    per_step = found["min"] / document["steps"]
+    per_step = ess["min"] / document["steps"]
     return [
         KeyNumber("ess_per_second", per_step / document["seconds_per_step"], better="higher"),
         KeyNumber("ess_per_evaluation", per_step / evaluations, better="higher"),

@@ -40,7 +40,7 @@ def bias(
     slope of the log distance against 1 / (2 alpha), the rate of Theorem 5.1, is in run.json.
     """
     exact = stationary.in_double(model)
-    bound = stationary.bounds(exact)
+    bound = stationary.bias_bounds(exact)
     quadratic = bound.deviation == 0
     rates, distances = [], []
     for row, size in enumerate(sorted({*step_sizes, *simulated})):

@@ -45,10 +45,10 @@ def isl_curve(
     (`isl_own_beta`). `validation_isl` is the ISL of the validation rows under all samples; settings
     are chosen by it. `points` and `validation_points` limit the test and validation rows; None
     takes all. The reference `parzen`, made once for all samplers, takes the training rows as
-    centres, with its own beta. The last `keep` samples are stored in `sequence`. With a
-    `temperature` T, chains move in p(x, h)^(1/T) of an RBM. `spurious_share` is the share of
-    samples further from the training rows than nearly all test rows are
-    (`measures.sampling_likelihood.spurious_share`).
+    centres, with its own beta. The last `keep` samples are stored in `sequence`, and as many test
+    rows in `test_rows`, to be looked at beside them. With a `temperature` T, chains move in
+    p(x, h)^(1/T) of an RBM. `spurious_share` is the share of samples further from the training rows
+    than nearly all test rows are (`measures.sampling_likelihood.spurious_share`).
 
     Raises ValueError without data, and if the model should be learned and is not
     (`experiments.tasks.target`).
@@ -57,7 +57,7 @@ def isl_curve(
         raise ValueError("the ISL needs validation and test rows; give data, such as data=usps")
     model = ensure_trained(model, data, run, pretrain)
     valid, test = fixed_subset(data.valid, validation_points), fixed_subset(data.test, points)
-    _reference(data, run, valid, test)
+    _store_parzen(data, run, valid, test)
     if temperature is not None:
         model = heat_rbm(model, temperature)
 
@@ -67,6 +67,7 @@ def isl_curve(
     samples = draw_consecutive(sampler, model, x, run.rng("chain"), budget.steps, run)
     run.save("sequence", x=samples[-keep:])
     sizes = isl.prefix_sizes(len(samples))
+    run.save("test_rows", x=test[:keep])
     valid, test = valid.to(run.device), test.to(run.device)
     curves, validation_isl = score_curves(samples, valid, test, sizes)
     run.note(
@@ -131,7 +132,7 @@ def heat_rbm(model: EnergyModel, temperature: float) -> EnergyModel:
     return heated
 
 
-def _reference(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
+def _store_parzen(data: Dataset, run: Run, valid: Tensor, test: Tensor) -> None:
     """Store `parzen`: the ISL of the training rows, taken as samples in random order."""
     sizes = isl.prefix_sizes(len(data.train))
     spec = {

@@ -92,7 +92,7 @@ def sample(
         cpu_share=memory.timing.share,
         evaluations_per_step=whole,
         local_evaluations_per_step=local,
-        errors=chain_results.errors(metrics, chain.carries),
+        errors=chain_results.last_errors(metrics, chain.carries),
     )
     if memory.levels:
         chain_results.note_ladders(chain.sampler_state, memory.levels, budget.steps, run)
@@ -101,7 +101,7 @@ def sample(
         run.note(mmd_to_data=float(mmd_squared(chain.state.x, rows)[1]))
     run.save("last", x=chain.state.x)
     if (
-        chain_results.store(metrics, chain.carries, run) and len(model.domain.shape) == 1
+        chain_results.store_arrays(metrics, chain.carries, run) and len(model.domain.shape) == 1
     ):  # not one-hot
         mean = reference.mean
         if mean is None and (known := exact_if_cheap(model)) is not None:

@@ -61,10 +61,10 @@ def train_rbm(
         drawn = draw_consecutive(sampler, model, data_mean(model, 1, rng, data), rng, samples)
         counted = isl.histograms(drawn, valid)
         beta = isl.best_beta(counted)
-        found: dict[str, Any] = {"isl": isl.score(counted, beta), "beta": beta}
+        reading: dict[str, Any] = {"isl": isl.score(counted, beta), "beta": beta}
         if known := model.log_z_and_mean():
-            found["log_likelihood"] = model(valid.float()).double().mean() - known[0]
-        run.log(update // per_epoch, **found)
+            reading["log_likelihood"] = model(valid.float()).double().mean() - known[0]
+        run.log(update // per_epoch, **reading)
     run.save("model", **model.state_dict())
     if quality is not None:
         run.note(**quality.measure(model, data, points, run.rng("quality")))

@@ -31,8 +31,8 @@ def symmetric(model: EnergyModel, run: Run) -> Reference:
     changes the log-probability.
     """
     values, x = model.domain.values(), model.domain.uniform(8, Generator().manual_seed(0))
-    other = x.roll(1, -1) if x.ndim == 3 else values.sum() - x
-    change = model.log_prob(x.to(run.device)) - model.log_prob(other.to(run.device))
+    exchanged = x.roll(1, -1) if x.ndim == 3 else values.sum() - x
+    change = model.log_prob(x.to(run.device)) - model.log_prob(exchanged.to(run.device))
     if float(change.abs().max()) > 1e-5 * model.domain.dim:  # rounding is below
         raise ConfigurationError(
             "the known means are those of a target that is symmetric in the values of a site, and "

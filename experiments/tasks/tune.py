@@ -81,7 +81,13 @@ def tune(
     measurement = Measurement(
         model, data, run, budget, seconds, start, metrics, reference, objective
     )
-    parts = [*names.values(), objective, measurement.cost, f"seed {run.seed}", settings_of(run)]
+    parts = [
+        *names.values(),
+        objective,
+        measurement.cost,
+        f"seed {run.seed}",
+        digest_of_settings(run),
+    ]
     best = search_fields(" / ".join(parts), sampler, space, aim, measurement, trials, storage)
     fields, shared_by = (
         search_space.round_fields(best.params, space),
@@ -95,7 +101,7 @@ def tune(
         "held_out": measurement.value(search_space.with_fields(sampler, fields), "held-out"),
         "budget": f"{trials} trials of {measurement.cost}",
         "method": f"Optuna {optuna.__version__}, TPE, seed {run.seed}{shared_by}",
-        "command": command(),
+        "command": tuning_command(),
     }
     run.note(tuned=fields, tuning=facts)
     for file in (run.path / "tuned.yaml", *([home] if apply else [])):
@@ -103,7 +109,7 @@ def tune(
         write_atomically(file, search_space.as_yaml(fields, facts))
 
 
-def settings_of(run: Run) -> str:
+def digest_of_settings(run: Run) -> str:
     """A digest of all settings that a trial depends on, so that a storage can hold many searches.
 
     The number of trials is left out, so that a search can be extended.
@@ -168,7 +174,9 @@ def search_fields(
     for _ in run.progress(made, "tuning", trials, done):
         pass
     for place, trial in enumerate(studies.completed_trials(study, trials)):
-        values = search_space.numbers(search_space.round_fields(trial.params, space), space)
+        values = search_space.fields_as_numbers(
+            search_space.round_fields(trial.params, space), space
+        )
         run.log(place, value=trial.user_attrs["value"], **values)
     best = studies.best_trial(study, trials)
     if not math.isfinite(best.values[0]):
@@ -179,7 +187,7 @@ def search_fields(
     return best
 
 
-def command() -> str:
+def tuning_command() -> str:
     """The command that reproduces this record, without overrides for a particular machine."""
     if not HydraConfig.initialized():
         return "python run.py"

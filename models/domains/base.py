@@ -126,7 +126,7 @@ class Domain(RenamedMethods, ABC):
         """
 
     def allowed_values(self, sites: Tensor) -> Tensor | None:
-        """Which of the values each of `sites` may take, `[n, values]`; None if all."""
+        """Whether each of `sites` may take each value, bool `[n, values]`; None if all may."""
         return None
 
     def block(self, x: Tensor, sites: Tensor) -> tuple[Tensor, Tensor | None]:

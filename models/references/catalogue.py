@@ -5,7 +5,7 @@ NAME.npz: the parameters and the draws. `python -m workshop.references NAME` wri
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.models.references.comparison import compare
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "cards"
 DEFINITIONS: dict[str, Definition] = LATTICES | GRAPHS | NETWORKS | CONSTRAINTS | POSTERIORS
-RESULTS = ("draws", "log_prob", "mean")  # arrays that are no parameters
+RESULTS = ("draws", "log_prob", "mean")  # arrays that are not parameters
 
 
 class KnownMoment(NamedTuple):
@@ -44,7 +45,7 @@ class KnownMoment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReferenceTarget:
+class ReferenceTarget(KnownTarget):
     """A target with known answers: `latticework.reference("ising16_crit")`."""
 
     name: str
@@ -63,8 +64,8 @@ class ReferenceTarget:
     @property
     def log_z(self) -> float | None:
         """The log normaliser; None where it is not known exactly."""
-        found = self.card["log_z"]
-        return None if found is None else float(found["value"])
+        entry = self.card["log_z"]
+        return None if entry is None else float(entry["value"])
 
     @cached_property
     def draws(self) -> Tensor:
@@ -95,11 +96,15 @@ class ReferenceTarget:
         Columns: truth, estimate, error, mcse, and the error in MCSEs. Rows: the mean of log_prob,
         the card's other moments, every entry of x, and log Z of a tempered run.
         """
+        return compare(self, result, self.moment_functions())
+
+    def moment_functions(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """The card's moments other than those of log pi, as functions of states `[n, ...]`."""
         functions = {}
         parameters = parameters_of(self.arrays)
         for name, moment in self.definition.moments.items():
             functions[name] = _bound(moment, parameters)
-        return compare(self, result, functions)
+        return functions
 
     def __repr__(self) -> str:
         log_z = "not known" if self.log_z is None else f"{self.log_z:.8f}"
@@ -113,7 +118,7 @@ def reference(name: str) -> ReferenceTarget:
     """
     if name not in DEFINITIONS:
         raise ValueError(f"name must be one of {', '.join(DEFINITIONS)}, got {name!r}")
-    arrays, card = read_arrays(name), read_card(name)
+    arrays, card = load_arrays(name), read_card(name)
     if hash_arrays(parameters_of(arrays)) != card["sha256"]["parameters"]:
         raise ValueError(f"the parameters of {name} are not those of its card; install it again")
     return ReferenceTarget(name, card, DEFINITIONS[name], arrays)
@@ -150,7 +155,7 @@ def read_card(name: str) -> dict[str, Any]:
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def read_arrays(name: str) -> dict[str, NDArray[Any]]:
+def load_arrays(name: str) -> dict[str, NDArray[Any]]:
     with np.load(FOLDER / f"{name}.npz") as file:
         return dict(file)
 
@@ -169,7 +174,7 @@ def hash_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def pack(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
+def pack_codes(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
     """Whole numbers below 2^bits as bytes: all lowest bits, then all next ones, ..."""
     planes = codes[None] >> np.arange(bits)[:, None, None] & 1
     return np.packbits(planes.astype(np.uint8).ravel())

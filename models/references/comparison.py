@@ -33,8 +33,8 @@ def compare(
         truths.append(reference.moments[value].value)
     truths += _entries(reference.mean, domain).tolist()
     if functions:
-        others = result.summary(digits=None, of=functions)
-        estimates = [summary[:1], others[1:], summary[1:]]
+        moments = result.summary(digits=None, of=functions)
+        estimates = [summary[:1], moments[1:], summary[1:]]
     rows = pd.concat(estimates)
     table = pd.DataFrame({"truth": truths, "estimate": rows["mean"]}, index=rows.index)
     table["error"] = table["estimate"] - table["truth"]

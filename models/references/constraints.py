@@ -12,19 +12,19 @@ from latticework.models.graph_potts import GraphPotts
 from latticework.models.references.definition import (
     Arrays,
     Definition,
-    product,
+    product_of_sites,
     sum_of_sites,
 )
 
-CAPACITY = 24  # of the knapsack
+CAPACITY = 24  # the largest weight of a knapsack
 
 
 def build_independent_sets(arrays: Arrays) -> Factors:
     """No edge has two ones; each one adds log(activity) to log pi."""
     apart = torch.tensor([[0.0, 0.0], [0.0, -math.inf]])
-    one = torch.stack((torch.zeros(()), torch.from_numpy(arrays["log_activity"])))
+    activity = torch.stack((torch.zeros(()), torch.from_numpy(arrays["log_activity"])))
     tables = [(edge, apart) for edge in arrays["edges"].tolist()]
-    tables += [([site], one) for site in range(36)]
+    tables += [([site], activity) for site in range(36)]
     return Factors(tables, 36)
 
 
@@ -70,8 +70,9 @@ def is_full(x: Tensor, arrays: Arrays) -> Tensor:
 CONSTRAINTS = {
     "hardcore_6x6": Definition(build_independent_sets, {"E sum x": sum_of_sites}),
     "colourings_6x6": Definition(
-        build_colourings, {"P(x0 = x7)": product(0, 7), "P(x0 = x35)": product(0, 35)}
+        build_colourings,
+        {"P(x0 = x7)": product_of_sites(0, 7), "P(x0 = x35)": product_of_sites(0, 35)},
     ),
-    "subset_30_5": Definition(build_subset, {"E x0 x29": product(0, 29)}),
+    "subset_30_5": Definition(build_subset, {"E x0 x29": product_of_sites(0, 29)}),
     "knapsack_8x4": Definition(build_knapsack, {f"P(weight = {CAPACITY})": is_full}),
 }

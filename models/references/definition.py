@@ -31,7 +31,7 @@ def spin_product(one: int, other: int) -> Moment:
     return moment
 
 
-def product(one: int, other: int) -> Moment:
+def product_of_sites(one: int, other: int) -> Moment:
     """The product of two sites: of one-hot sites, whether they have one value."""
 
     def moment(x: Tensor, _: Arrays) -> Tensor:

@@ -6,7 +6,12 @@ from torch import Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.factors import Factors
 from latticework.models.rbm import RBM
-from latticework.models.references.definition import Arrays, Definition, product, sum_of_sites
+from latticework.models.references.definition import (
+    Arrays,
+    Definition,
+    product_of_sites,
+    sum_of_sites,
+)
 
 
 def tables_of(arrays: Arrays) -> list[tuple[list[int], Tensor]]:
@@ -48,6 +53,8 @@ NETWORKS = {
     "asia": Definition(build_network),
     "alarm": Definition(build_network),
     "fhmm_zeros": Definition(build_factors),
-    "rbm_24x16": Definition(build_rbm, {"E sum x": sum_of_sites, "E x8 x20": product(8, 20)}),
+    "rbm_24x16": Definition(
+        build_rbm, {"E sum x": sum_of_sites, "E x8 x20": product_of_sites(8, 20)}
+    ),
     "rbm_digits_20": Definition(build_rbm, {"E sum x": sum_of_sites}),
 }

@@ -7,7 +7,12 @@ from torch import Tensor, nn
 
 from latticework.models.base import Function
 from latticework.models.domains import Binary, Categorical, Integer
-from latticework.models.references.definition import Arrays, Definition, product, sum_of_sites
+from latticework.models.references.definition import (
+    Arrays,
+    Definition,
+    product_of_sites,
+    sum_of_sites,
+)
 
 
 class Selection(nn.Module):
@@ -119,14 +124,17 @@ def build_poisson_ring(arrays: Arrays) -> Function:
     return Function(ring, Integer(len(log_rates), low=0))
 
 
-SELECTION = {"E sum x": sum_of_sites, "P(best model)": is_best, "E x4 x6": product(4, 6)}
+SELECTION = {"E sum x": sum_of_sites, "P(best model)": is_best, "E x4 x6": product_of_sites(4, 6)}
 POSTERIORS = {
     "select_10": Definition(build_selection, SELECTION),
     "select_19": Definition(build_selection, SELECTION),
-    "two_modes_20": Definition(build_two_modes, {"E x0 x1": product(0, 1)}),
+    "two_modes_20": Definition(build_two_modes, {"E x0 x1": product_of_sites(0, 1)}),
     "sbm_florentine": Definition(
         build_blocks,
-        {"P(Pazzi = Salviati)": product(9, 12), "P(Bischeri = Medici)": product(3, 8)},
+        {
+            "P(Pazzi = Salviati)": product_of_sites(9, 12),
+            "P(Bischeri = Medici)": product_of_sites(3, 8),
+        },
     ),
     "poisson_ring_10": Definition(build_poisson_ring),
 }

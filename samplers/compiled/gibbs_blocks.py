@@ -13,16 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
+from latticework.models.forms import PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import Keys, Sums
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
+    BINARY,
     BinaryForm,
     change,
     exact_change,
@@ -172,7 +173,6 @@ def turn(form, coupling, step, own, row, to, k):
 # Pairwise models. Coupling: what two flips gain together beyond their own gains, over both steps.
 
 
-@kernel
 def lattice_inside(form, block):
     coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
     for k, i in enumerate(block):
@@ -184,7 +184,6 @@ def lattice_inside(form, block):
     return np.empty(0, np.float32), coupling
 
 
-@kernel
 def graph_inside(form, block):
     coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
     for k, i in enumerate(block):
@@ -195,7 +194,6 @@ def graph_inside(form, block):
     return np.empty(0, np.float32), coupling
 
 
-@kernel
 def pair_inside(form, block):
     coupling = np.empty((1, block.shape[0], block.shape[0]), np.float32)
     for k, i in enumerate(block):
@@ -204,14 +202,16 @@ def pair_inside(form, block):
     return np.empty(0, np.float32), coupling
 
 
-@inlined
 def pair_look(form, x, memory, c, block, own):
     for k in range(block.shape[0]):
         own[0, k] = np.float32(change(form, x, memory, c, block[k]))
 
 
-@inlined
-def pair_turn(coupling, step, own, row, to, k):
+def pair_gain(form, bias, coupling, step, own, row, k):
+    return np.float64(own[row, k])
+
+
+def pair_turn(form, coupling, step, own, row, to, k):
     pace, gained = step[row, k], own[row, k]
     for m in range(step.shape[1]):
         own[to, m] = own[row, m] + coupling[0, k, m] * pace * step[row, m]
@@ -223,7 +223,6 @@ def pair_turn(coupling, step, own, row, to, k):
 # the block can move an input by FAR or more: gains then come from the inputs (`exact_change`).
 
 
-@kernel
 def rbm_inside(form, block):
     hidden = form.weight.shape[1]
     coupling, reach = np.empty((3, block.shape[0], hidden), np.float32), np.zeros(hidden)
@@ -238,7 +237,6 @@ def rbm_inside(form, block):
     return form.visible_bias[block], coupling
 
 
-@inlined
 def rbm_look(form, x, memory, c, block, own):
     copy(own[0], memory[c])
 
@@ -252,8 +250,7 @@ def rbm_factors(on, off, rise):
     return product
 
 
-@kernel
-def rbm_gain(bias, coupling, step, own, row, k):
+def rbm_gain(form, bias, coupling, step, own, row, k):
     hidden, pace = coupling.shape[2], step[row, k]
     inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
     rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
@@ -268,8 +265,7 @@ def rbm_gain(bias, coupling, step, own, row, k):
     return result
 
 
-@kernel
-def rbm_turn(coupling, step, own, row, to, k):
+def rbm_turn(form, coupling, step, own, row, to, k):
     hidden, pace = coupling.shape[2], step[row, k]
     rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
     inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
@@ -287,49 +283,27 @@ def rbm_turn(coupling, step, own, row, to, k):
 
 # The choice by type.
 
-INSIDE = {LatticeForm: lattice_inside, PairForm: pair_inside, RBMForm: rbm_inside}
-LOOK = {LatticeForm: pair_look, PairForm: pair_look, RBMForm: rbm_look}
-INSIDE[GraphForm], LOOK[GraphForm] = graph_inside, pair_look
+
+def width_of_pairs(form, memory, sites):
+    return sites
 
 
-@choice(read_block)
-def _read_block(form, block):
-    implementation = INSIDE[form.instance_class]
-    return lambda form, block: implementation(form, block)
+def width_of_rbm(form, memory, sites):
+    return memory.shape[1]
 
 
-@choice(width)
-def _width(form, memory, sites):
-    if form.instance_class is RBMForm:
-        return lambda form, memory, sites: memory.shape[1]
-    return lambda form, memory, sites: sites
+def pace_of_bit(form, value):
+    return np.float32(1) - np.float32(2) * value
 
 
-@choice(pace)
-def _pace(form, value):
-    if form.instance_class is PairForm:
-        return lambda form, value: other(value, form.low, form.high) - value
-    return lambda form, value: np.float32(1) - np.float32(2) * value
+def pace_of_pair(form, value):
+    return other(value, form.low, form.high) - value
 
 
-@choice(look)
-def _look(form, x, memory, c, block, own):
-    implementation = LOOK[form.instance_class]
-    return lambda form, x, memory, c, block, own: implementation(form, x, memory, c, block, own)
-
-
-@choice(gain)
-def _gain(form, bias, coupling, step, own, row, k):
-    if form.instance_class is RBMForm:
-        return lambda form, bias, coupling, step, own, row, k: rbm_gain(
-            bias, coupling, step, own, row, k
-        )
-    return lambda form, bias, coupling, step, own, row, k: np.float64(own[row, k])
-
-
-@choice(turn)
-def _turn(form, coupling, step, own, row, to, k):
-    implementation = rbm_turn if form.instance_class is RBMForm else pair_turn
-    return lambda form, coupling, step, own, row, to, k: implementation(
-        coupling, step, own, row, to, k
-    )
+INSIDE = (lattice_inside, graph_inside, pair_inside, rbm_inside)
+primitive(read_block, dict(zip(BINARY, INSIDE, strict=True)), makes_arrays=True)
+primitive(width, dict.fromkeys(BINARY, width_of_pairs) | {RBMForm: width_of_rbm})
+primitive(pace, dict.fromkeys(BINARY, pace_of_bit) | {PairForm: pace_of_pair})
+primitive(look, dict.fromkeys(BINARY, pair_look) | {RBMForm: rbm_look}, makes_arrays=True)
+primitive(gain, dict.fromkeys(BINARY, pair_gain) | {RBMForm: rbm_gain})
+primitive(turn, dict.fromkeys(BINARY, pair_turn) | {RBMForm: rbm_turn})

@@ -14,15 +14,14 @@ from latticework.models.base import EnergyModel
 from latticework.models.forms import (
     PottsForm,
     PottsGraphForm,
-    PottsLatticeForm,
-    PottsPairForm,
     forbids,
 )
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
 from latticework.samplers.compiled.draws import draw
-from latticework.samplers.compiled.jit import choice, copy, kernel, lean, over_chains
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.potts import (
+    POTTS,
     field,
     memory_of,
     move,
@@ -139,7 +138,6 @@ def couple(form, block, inside):
     raise NotImplementedError
 
 
-@kernel
 def lattice_couple(form, block, inside):
     inside[:] = 0
     for k, i in enumerate(block):
@@ -150,7 +148,6 @@ def lattice_couple(form, block, inside):
                         inside[k, v, m, v] += np.float32(form.coupling)
 
 
-@kernel
 def graph_couple(form, block, inside):
     inside[:] = 0
     for k, i in enumerate(block):
@@ -161,7 +158,6 @@ def graph_couple(form, block, inside):
                         inside[k, v, m, v] += form.coupling[edge]
 
 
-@kernel
 def pair_couple(form, block, inside):
     q = inside.shape[1]
     for k, i in enumerate(block):
@@ -170,14 +166,5 @@ def pair_couple(form, block, inside):
                 copy(inside[k, v, m], form.coupling[i * q + v, j * q : (j + 1) * q])
 
 
-COUPLE = {
-    PottsLatticeForm: lattice_couple,
-    PottsGraphForm: graph_couple,
-    PottsPairForm: pair_couple,
-}
-
-
-@choice(couple)
-def _couple(form, block, inside):
-    implementation = COUPLE[form.instance_class]
-    return lambda form, block, inside: implementation(form, block, inside)
+COUPLE = dict(zip(POTTS, (lattice_couple, graph_couple, pair_couple), strict=True))
+primitive(couple, COUPLE)

@@ -10,7 +10,7 @@ import numpy as np
 from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
-from latticework.samplers.compiled.sites import exponentials, rbm_renew, shift, softplus_change
+from latticework.samplers.compiled.sites import exponentials, renew, shift, softplus_change
 
 
 @kernel
@@ -31,7 +31,7 @@ def gibbs_rbm(first, last, form, x, memory, keys, sites, sums):
         exponentials(row, np.float32(-1), odds[1])
         for c in range(first, last):
             if i == 0:
-                rbm_renew(form, x, memory, c)
+                renew(form, x, memory, c)
             old, own = x[c, i], memory[c]
             sign = np.float32(1) - np.float32(2) * old
             gain = softplus_change(own, odds[np.int64(old)], row, sign)

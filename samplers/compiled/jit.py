@@ -8,9 +8,9 @@ Compiled code is kept on disk (samplers/compiled/cache.py).
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numba
@@ -54,12 +54,22 @@ def inlined(function: Callable) -> Callable:
     return numba.njit(function, inline="always", error_model="numpy")
 
 
-def choice(generic: Callable) -> Callable:
-    """Decorate a function that returns an implementation of `generic` for given numba types.
+def primitive(
+    generic: Callable, choice: Mapping[type, Callable], makes_arrays: bool = False
+) -> None:
+    """Compile calls of `generic` as the plain function that `choice` has for the type of its form.
 
-    It is compiled once, and into its callers. numba's `inline="always"` would type each call anew.
+    The form is the first argument. The function is compiled once, and into its callers: numba's
+    `inline="always"` would type each call anew, and kernels with functions among their arguments
+    are not found on disk. Functions that make no arrays count no references, as `lean` ones.
     """
-    return overload(generic, jit_options=INTO_CALLERS)
+
+    @wraps(generic)
+    def choose(form: Any, *_: Any) -> Callable:
+        return choice[form.instance_class]
+
+    options = INTO_CALLERS if makes_arrays else INTO_CALLERS | {"_nrt": False}
+    overload(generic, jit_options=options)(choose)
 
 
 def _compiled(function: Callable, fastmath: frozenset[str], **options: Any) -> Callable:

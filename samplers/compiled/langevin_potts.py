@@ -22,7 +22,7 @@ from torch import Tensor
 from latticework.models.forms import PottsForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
-from latticework.samplers.compiled.jit import choice, copy, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
 from latticework.samplers.compiled.langevin import prices, settle
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.potts import values_of
@@ -278,7 +278,6 @@ def field_of_all(form, values, out):
     raise NotImplementedError
 
 
-@kernel
 def lattice_fields(form, values, out):
     (q, sites), most = form.bias.shape, form.neighbours.shape[0]
     around = np.empty((most, sites), np.int32)
@@ -310,7 +309,6 @@ def affine(out, bias, slope):
         out[i] = bias[i] + slope * out[i]
 
 
-@kernel
 def pair_fields(form, values, out):
     (q, sites), coupling = form.bias.shape, form.coupling
     for v in range(q):
@@ -321,11 +319,7 @@ def pair_fields(form, values, out):
             out[j] += coupling[row, j]
 
 
-@choice(field_of_all)
-def _field_of_all(form, values, out):
-    lattice = form.instance_class is PottsLatticeForm
-    implementation = lattice_fields if lattice else pair_fields
-    return lambda form, values, out: implementation(form, values, out)
+primitive(field_of_all, {PottsLatticeForm: lattice_fields, PottsPairForm: pair_fields}, True)
 
 
 @kernel

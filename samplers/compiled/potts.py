@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.models.matmul import affine
-from latticework.samplers.compiled.jit import choice, inlined, kernel
+from latticework.samplers.compiled.jit import inlined, primitive
 from latticework.samplers.compiled.running_sums import leave
 
 
@@ -46,7 +46,6 @@ def renew(form, values, memory, c):
     raise NotImplementedError
 
 
-@inlined
 def lattice_field(form, values, memory, c, i, out):
     for v in range(out.shape[0]):
         out[v] = form.bias[i, v]
@@ -54,7 +53,6 @@ def lattice_field(form, values, memory, c, i, out):
         out[values[c, form.neighbours[i, k]]] += np.float32(form.coupling)
 
 
-@inlined
 def graph_field(form, values, memory, c, i, out):
     for v in range(out.shape[0]):
         out[v] = form.bias[i, v]
@@ -62,23 +60,19 @@ def graph_field(form, values, memory, c, i, out):
         out[values[c, form.neighbours[k]]] += form.coupling[k]
 
 
-@inlined
-def lattice_move(form, memory, c, i, old, new):
+def move_nothing(form, memory, c, i, old, new):
     pass
 
 
-@inlined
-def lattice_renew(form, values, memory, c):
+def renew_nothing(form, values, memory, c):
     pass
 
 
-@inlined
 def pair_field(form, values, memory, c, i, out):
     for v in range(out.shape[0]):
         out[v] = memory[c, i * out.shape[0] + v]
 
 
-@kernel
 def pair_move(form, memory, c, i, old, new):
     own, q = memory[c], form.bias.shape[1]
     gained, lost = form.coupling[i * q + new], form.coupling[i * q + old]
@@ -86,7 +80,6 @@ def pair_move(form, memory, c, i, old, new):
         own[j] += gained[j] - lost[j]
 
 
-@kernel
 def pair_renew(form, values, memory, c):
     q = form.bias.shape[1]
     total = np.empty(values.shape[1] * q)
@@ -113,25 +106,8 @@ def set_value(x, values, total, changed, since, first, c, i, new, q, t):
     changed[c] += 1
 
 
-KINDS = (PottsLatticeForm, PottsGraphForm, PottsPairForm)
-FIELD = dict(zip(KINDS, (lattice_field, graph_field, pair_field), strict=True))
-MOVE = dict(zip(KINDS, (lattice_move, lattice_move, pair_move), strict=True))
-RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew), strict=True))
-
-
-@choice(field)
-def _field(form, values, memory, c, i, out):
-    implementation = FIELD[form.instance_class]
-    return lambda form, values, memory, c, i, out: implementation(form, values, memory, c, i, out)
-
-
-@choice(move)
-def _move(form, memory, c, i, old, new):
-    implementation = MOVE[form.instance_class]
-    return lambda form, memory, c, i, old, new: implementation(form, memory, c, i, old, new)
-
-
-@choice(renew)
-def _renew(form, values, memory, c):
-    implementation = RENEW[form.instance_class]
-    return lambda form, values, memory, c: implementation(form, values, memory, c)
+POTTS = (PottsLatticeForm, PottsGraphForm, PottsPairForm)
+primitive(field, dict(zip(POTTS, (lattice_field, graph_field, pair_field), strict=True)))
+primitive(move, dict.fromkeys(POTTS, move_nothing) | {PottsPairForm: pair_move})
+RENEW = dict.fromkeys(POTTS, renew_nothing) | {PottsPairForm: pair_renew}
+primitive(renew, RENEW, makes_arrays=True)

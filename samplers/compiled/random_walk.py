@@ -13,10 +13,11 @@ from torch import Tensor
 from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import accepts
-from latticework.samplers.compiled.jit import SHORT, choice, inlined, kernel, lean, over_chains
+from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, primitive
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 from latticework.samplers.compiled.sites import (
+    BINARY,
     BinaryForm,
     change,
     exponentials,
@@ -117,7 +118,6 @@ def path_flip(form, x, memory, c, order, number, room):
     raise NotImplementedError
 
 
-@inlined
 def path_change_by_sites(form, x, memory, c, order, number, room):
     """Flip all sites but the last, one after another, and flip them back. Without memory only."""
     gain, last = 0.0, number - 1
@@ -130,7 +130,6 @@ def path_change_by_sites(form, x, memory, c, order, number, room):
     return gain
 
 
-@lean
 def pair_path_change(form, x, memory, c, order, number, room):
     """The changes of the single flips, and the couplings between them."""
     gain = 0.0
@@ -145,7 +144,6 @@ def pair_path_change(form, x, memory, c, order, number, room):
     return gain
 
 
-@lean
 def rbm_path_change(form, x, memory, c, order, number, room):
     """The rows of all sites are added first, so there is one exponential for each hidden unit."""
     inputs, odds, gain = room[0], room[1], 0.0
@@ -160,43 +158,17 @@ def rbm_path_change(form, x, memory, c, order, number, room):
     return gain + softplus_change(memory[c], odds, inputs, np.float32(1))
 
 
-@lean
 def rbm_path_flip(form, x, memory, c, order, number, room):
     for k in range(number):
         x[c, order[k]] = np.float32(1) - x[c, order[k]]
     shift(memory[c], room[0], np.float32(1))
 
 
-@inlined
 def path_flip_by_sites(form, x, memory, c, order, number, room):
     for k in range(number):
         flip(form, x, memory, c, order[k])
 
 
-CHANGE = {
-    GraphForm: path_change_by_sites,
-    LatticeForm: path_change_by_sites,
-    PairForm: pair_path_change,
-    RBMForm: rbm_path_change,
-}
-
-
-@choice(path_change)
-def _path_change(form, x, memory, c, order, number, room):
-    implementation = CHANGE[form.instance_class]
-
-    def call(form, x, memory, c, order, number, room):
-        return implementation(form, x, memory, c, order, number, room)
-
-    return call
-
-
-@choice(path_flip)
-def _path_flip(form, x, memory, c, order, number, room):
-    rbm = form.instance_class is RBMForm
-    implementation = rbm_path_flip if rbm else path_flip_by_sites
-
-    def call(form, x, memory, c, order, number, room):
-        return implementation(form, x, memory, c, order, number, room)
-
-    return call
+CHANGE = {PairForm: pair_path_change, RBMForm: rbm_path_change}
+primitive(path_change, dict.fromkeys(BINARY, path_change_by_sites) | CHANGE)
+primitive(path_flip, dict.fromkeys(BINARY, path_flip_by_sites) | {RBMForm: rbm_path_flip})

@@ -15,7 +15,7 @@ from torch import Tensor
 from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.models.matmul import affine
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import choice, copy, inlined, kernel, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, primitive, reordered
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
@@ -89,19 +89,16 @@ def lattice_odds(form, x, c, i):
     return form.odds[form.kind[i], ones_around(form, x, c, i)]
 
 
-@inlined
 def lattice_change(form, x, memory, c, i):
     odds = lattice_odds(form, x, c, i)
     return -odds if x[c, i] == 1 else odds
 
 
-@inlined
-def lattice_flip(form, x, memory, c, i):
+def flip_alone(form, x, memory, c, i):
     x[c, i] = np.float32(1) - x[c, i]
 
 
-@inlined
-def lattice_renew(form, x, memory, c):
+def renew_nothing(form, x, memory, c):
     pass
 
 
@@ -116,7 +113,6 @@ def graph_odds(form, x, c, i):
     return total
 
 
-@inlined
 def graph_change(form, x, memory, c, i):
     odds = graph_odds(form, x, c, i)
     return -odds if x[c, i] == 1 else odds
@@ -131,13 +127,11 @@ def other(value, low, high):
     return np.float32(low) if value == np.float32(high) else np.float32(high)
 
 
-@inlined
 def pair_change(form, x, memory, c, i):
     step = other(x[c, i], form.low, form.high) - x[c, i]
     return np.float64(memory[c, i] * step + form.diagonal[i] * step * step)
 
 
-@kernel
 def pair_flip(form, x, memory, c, i):
     new = other(x[c, i], form.low, form.high)
     step = new - x[c, i]
@@ -148,7 +142,6 @@ def pair_flip(form, x, memory, c, i):
         own[j] += step * row[j]
 
 
-@kernel
 def pair_renew(form, x, memory, c):
     total = form.offset.astype(np.float64)
     for i in range(x.shape[1]):
@@ -164,7 +157,6 @@ def pair_renew(form, x, memory, c):
 # Loops run over whole slices: of an index into a longer array, numba would check the sign.
 
 
-@kernel
 def rbm_change(form, x, memory, c, i):
     sign, odds = np.float32(1) - np.float32(2) * x[c, i], np.empty_like(form.hidden_bias)
     exponentials(form.weight[i], sign, odds)
@@ -172,14 +164,12 @@ def rbm_change(form, x, memory, c, i):
     return np.float64(sign * form.visible_bias[i]) + change
 
 
-@kernel
 def rbm_flip(form, x, memory, c, i):
     sign = np.float32(1) - np.float32(2) * x[c, i]
     x[c, i] += sign
     shift(memory[c], form.weight[i], sign)
 
 
-@kernel
 def rbm_renew(form, x, memory, c):
     find_inputs(form, x[c], memory[c, : form.hidden_bias.shape[0]])
     shift(memory[c], form.hidden_bias, np.float32(0))
@@ -265,45 +255,35 @@ def shift(own, row, step):
 
 # The choice by type.
 
-KINDS = (LatticeForm, GraphForm, PairForm, RBMForm)
-CHANGE = dict(zip(KINDS, (lattice_change, graph_change, pair_change, rbm_change), strict=True))
-FLIP = dict(zip(KINDS, (lattice_flip, lattice_flip, pair_flip, rbm_flip), strict=True))
-RENEW = dict(zip(KINDS, (lattice_renew, lattice_renew, pair_renew, rbm_renew), strict=True))
+
+def table_probability(form, x, memory, c, i):
+    return form.high[form.kind[i], ones_around(form, x, c, i)]
 
 
-@choice(change)
-def _change(form, x, memory, c, i):
-    implementation = CHANGE[form.instance_class]
-    return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
+def probability_by_change(form, x, memory, c, i):
+    gain = change(form, x, memory, c, i)
+    _, high = bounds(form)
+    return 1.0 / (1.0 + math.exp(gain if x[c, i] == high else -gain))
 
 
-@choice(flip)
-def _flip(form, x, memory, c, i):
-    implementation = FLIP[form.instance_class]
-    return lambda form, x, memory, c, i: implementation(form, x, memory, c, i)
+def zero_and_one(form):
+    return np.float32(0), np.float32(1)
 
 
-@choice(renew)
-def _renew(form, x, memory, c):
-    implementation = RENEW[form.instance_class]
-    return lambda form, x, memory, c: implementation(form, x, memory, c)
+def low_and_high(form):
+    return np.float32(form.low), np.float32(form.high)
 
 
-@choice(probability)
-def _probability(form, x, memory, c, i):
-    if form.instance_class is LatticeForm:
-        return lambda form, x, memory, c, i: form.high[form.kind[i], ones_around(form, x, c, i)]
-
-    def sigmoid(form, x, memory, c, i):
-        gain = change(form, x, memory, c, i)
-        _, high = bounds(form)
-        return 1.0 / (1.0 + math.exp(gain if x[c, i] == high else -gain))
-
-    return sigmoid
-
-
-@choice(bounds)
-def _bounds(form):
-    if form.instance_class is PairForm:
-        return lambda form: (np.float32(form.low), np.float32(form.high))
-    return lambda form: (np.float32(0), np.float32(1))
+BINARY = (LatticeForm, GraphForm, PairForm, RBMForm)
+CHANGE = dict(zip(BINARY, (lattice_change, graph_change, pair_change, rbm_change), strict=True))
+FLIP = dict(zip(BINARY, (flip_alone, flip_alone, pair_flip, rbm_flip), strict=True))
+RENEW = dict(zip(BINARY, (renew_nothing, renew_nothing, pair_renew, rbm_renew), strict=True))
+primitive(change, CHANGE, makes_arrays=True)
+primitive(flip, FLIP)
+primitive(renew, RENEW, makes_arrays=True)
+primitive(
+    probability,
+    dict.fromkeys(BINARY, probability_by_change) | {LatticeForm: table_probability},
+    makes_arrays=True,
+)
+primitive(bounds, dict.fromkeys(BINARY, zero_and_one) | {PairForm: low_and_high})

@@ -162,9 +162,9 @@ class CheckReport(TableReport):
             if outcome.bias is not None
         ]
         yield Text(
-            "It declares exact = False, so a bias is no failure. Total variation distance from "
-            f"the target after {self.case.second_step} steps from exact draws, with {counted}: "
-            f"{', '.join(biases) or 'not measured'}."
+            "It declares exact = False, so a bias does not count as a failure. Total variation "
+            f"distance from the target after {self.case.second_step} steps from exact draws, "
+            f"with {counted}: {', '.join(biases) or 'not measured'}."
         )
 
     def _details(self, row: int, name: str) -> Iterator[RenderableType]:

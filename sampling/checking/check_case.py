@@ -169,7 +169,7 @@ def histogram(target: Target, index: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.bincount(index % len(law), minlength=len(law)), law
 
 
-def deviation(target: Target, index: np.ndarray, level: float) -> str:
+def describe_deviation(target: Target, index: np.ndarray, level: float) -> str:
     """How draws with state indices `index` differ from the law of the target; "" if not.
 
     A count is too improbable if its two-sided tail is below `level`.

@@ -4,8 +4,8 @@ The draws are compared with as many from a reference: exact draws where the stat
 else the ends of independent chains that have converged. If all are independent draws from one law,
 every division of them into two such sets is equally likely. A difference between the sets is
 therefore compared with its values under random divisions (a permutation test; Gretton et al., "A
-Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Of dependent draws, those that
-are kept lie two autocorrelation times apart.
+Kernel Two-Sample Test", JMLR 2012, Section 6), whatever the law is. Dependent draws are thinned to
+two autocorrelation times.
 """
 
 import warnings
@@ -21,12 +21,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 from torch import Generator, Tensor, nn
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.checking.permutation import DrawsOutcome, compare_states, evaluate_draws
 from latticework.sampling.checking.report import COLOURS, TableReport
+from latticework.sampling.comparisons import require_same_domain
 from latticework.sampling.diagnostics import largest_r_hat, quantities
 from latticework.sampling.drawing import METRICS
 from latticework.sampling.engine import select_kernel
@@ -36,6 +38,7 @@ from latticework.sampling.sample import sample
 from latticework.sampling.sample_arguments import sampler_of
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
+from latticework.sampling.watch import part_of_other_work
 
 MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
@@ -83,7 +86,7 @@ def check_draws(
     target: EnergyModel | nn.Module | Callable[[Tensor], Tensor],
     *,
     log_prob: Tensor | np.ndarray | None = None,
-    reference: Sampler | str | None = None,
+    reference: Sampler | str | KnownTarget | None = None,
     steps: int | None = None,
     seed: int = 0,
     error: float = 0.01,
@@ -96,15 +99,15 @@ def check_draws(
 
     Args:
         draws: independent draws `[draws, *domain.shape]`, also as a pandas table, or chains
-            `[chains, draws, *domain.shape]`, of which draws are kept that are two autocorrelation
-            times apart.
+            `[chains, draws, *domain.shape]`, which are thinned to two autocorrelation times.
             Categories may be whole numbers in place of one-hot rows.
         target: the unnormalised log-probability, as in `latticework.sample`.
-        log_prob: what the source says of them, without the last dimensions. It is compared with the
-            target, up to a constant.
+        log_prob: their log-probabilities by the source, without the last dimensions. They are
+            compared with the target, up to a constant.
         reference: the sampler of the reference, where the target has more than 2^16 states; sweeps
             of Gibbs where the model has classes of independent sites, else Gibbs site by site, or a
-            random walk where Gibbs cannot be used.
+            random walk where Gibbs cannot be used. A `latticework.reference` gives its certified
+            draws instead, and nothing is run.
         steps: steps of each chain of the reference, half of them burn-in; 100 sweeps, which are 100
             steps of a sampler that draws all sites in a step, and else 100 a site.
         seed: seeds the reference and the divisions.
@@ -138,7 +141,7 @@ def check_draws(
             "they cannot be compared; give more draws, or more chains"
         )
     thinned = thinned[torch.randperm(len(thinned), generator=rng)[:MAX_COMPARED_DRAWS]]
-    reference_states, how = _reference(model, reference, max(len(thinned), LEAST), steps, seed)
+    reference_states, how = _draw_reference(model, reference, max(len(thinned), LEAST), steps, seed)
     outcomes += compare_states(thinned, reference_states, model, rng, error)
     about = f"{len(thinned)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
@@ -147,7 +150,7 @@ def check_draws(
 def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
     """The draws as floating-point states `[chains, draws, *domain.shape]`.
 
-    Independent draws become chains of one draw. Raises ValueError if they are no states.
+    Independent draws become chains of one draw. Raises ValueError if they are not states.
     """
     x, shape = _tensor(draws, "draws"), domain.shape
     x = x if x.is_floating_point() else x.float()
@@ -223,10 +226,16 @@ def _measure_draws(values: Tensor, x: Tensor, measure: str) -> np.ndarray:
     return quantities(traces.numpy(), [measure])[measure]
 
 
-def _reference(
-    model: EnergyModel, named: Sampler | str | None, count: int, steps: int | None, seed: int
+def _draw_reference(
+    model: EnergyModel,
+    named: Sampler | str | KnownTarget | None,
+    count: int,
+    steps: int | None,
+    seed: int,
 ) -> tuple[Tensor, str]:
     """Independent draws from the target `[count, *domain.shape]`, and how they were made."""
+    if isinstance(named, KnownTarget):
+        return _certified_draws(model, named)
     if named is None and few_states(model):
         states, law = distribution(model)
         rng = Generator().manual_seed(seed)
@@ -238,10 +247,11 @@ def _reference(
         steps = SWEEPS * (1 if sampler.draws_all_sites else model.domain.dim)
     _warn_of_time(model, sampler, count, steps)
     gap = max(1, steps // (2 * ENDS))
-    result = sample(
-        model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
-        engine="auto", diagnose=False,
-    )  # fmt: skip
+    with part_of_other_work():
+        result = sample(
+            model, sampler, chains=count, steps=gap * ENDS, burn_in=gap * ENDS, thin=gap, seed=seed,
+            engine="auto", diagnose=False,
+        )  # fmt: skip
     worst = np.nanmax(_measure_draws(result.log_prob, result.draws, "r_hat"))
     if not worst <= largest_r_hat(count):
         raise ValueError(
@@ -250,6 +260,14 @@ def _reference(
             "give more steps, or another sampler as the reference"
         )
     return result.draws[:, -1], f"the ends of {count} chains of {short_repr(sampler)}"
+
+
+def _certified_draws(model: EnergyModel, reference: KnownTarget) -> tuple[Tensor, str]:
+    """The draws of a reference target. Raises ValueError if it has none, or is another target."""
+    require_same_domain(reference, model)
+    if not len(reference.draws):
+        raise ValueError(f"the reference {reference.name} has no draws; name a sampler instead")
+    return reference.draws, f"{len(reference.draws)} certified draws of {reference.name}"
 
 
 def _warn_of_time(model: EnergyModel, sampler: Sampler, count: int, steps: int) -> None:

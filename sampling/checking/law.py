@@ -38,7 +38,7 @@ def metropolis_law(proposal: Matrix, target: Target) -> Law:
     return Law([matrix], acceptance)
 
 
-def normalise(weights: Matrix) -> Matrix:
+def normalise_rows(weights: Matrix) -> Matrix:
     return weights / weights.sum(-1, keepdims=True)
 
 
@@ -54,4 +54,4 @@ def one_site_weights(change: Matrix, target: Target) -> Matrix:
 
 def one_site_proposal(change: Matrix, target: Target) -> Matrix:
     """Proportional to exp(change / 2) over the states that one move leads to."""
-    return normalise(one_site_weights(change, target))
+    return normalise_rows(one_site_weights(change, target))

@@ -41,7 +41,7 @@ def compare_states(
     values = evaluate_draws(states[first], model)[place]  # equal states have equal values
     sizes = n, len(others)
     shares = {"site means": _site_values(codes, labels), "pair means": _pairs(codes, rng)}
-    shares = {name: found for name, found in shares.items() if found[1]}  # one site has no pairs
+    shares = {name: share for name, share in shares.items() if share[1]}  # no pairs with one site
     near = torch.cat((codes[:n][:MAX_MMD_DRAWS], codes[n:][:MAX_MMD_DRAWS]))
 
     count = ceil(2 * COMPARISONS / error)
@@ -49,15 +49,15 @@ def compare_states(
     below = (values.unsqueeze(1) <= levels).float()
     statistics = {"log-probability": _shares(below), "repeats": _repeats(place)}
     statistics |= {name: _shares(happens) for name, (happens, _) in shares.items()}
-    found = _permute(statistics, *sizes, count, rng)
-    found |= _permute(
+    permuted = _permute(statistics, *sizes, count, rng)
+    permuted |= _permute(
         {"distance": _mmd(near, len(labels))}, min(n, MAX_MMD_DRAWS), MAX_MMD_DRAWS, count, rng
     )
 
     level = error / COMPARISONS
     here, there = (f"{v.mean():.4g} +- {v.std() / len(v) ** 0.5:.2g}" for v in values.split(sizes))
     kinds = [len(places.unique()) for places in place.split(sizes)]
-    squared, floor = found["distance"][0], found["distance"].quantile(1 - level)
+    squared, floor = permuted["distance"][0], permuted["distance"].quantile(1 - level)
     details = {
         "log-probability": f"mean {here}, reference {there}",
         **{name: _largest(*about, n) for name, about in shares.items()},
@@ -65,7 +65,7 @@ def compare_states(
         "distance": f"squared MMD {squared:.2g}, noise floor {floor:.2g}",
     }
     for name, detail in details.items():
-        reached = found[name] >= found[name][0] - 1e-6 * found[name][0].abs()  # rounding
+        reached = permuted[name] >= permuted[name][0] - 1e-6 * permuted[name][0].abs()  # rounding
         p = float(reached.double().mean())
         yield DrawsOutcome(name, "fails" if p <= level else "ok", detail, p)
 

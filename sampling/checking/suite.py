@@ -25,7 +25,7 @@ from latticework.sampling.checking.check_case import (
     CheckOutcome,
     Flow,
     counts,
-    deviation,
+    describe_deviation,
     histogram,
     smallest_visible_error,
     tails,
@@ -89,7 +89,7 @@ def one_step(case: CheckCase) -> CheckOutcome:
 
 def invariance(case: CheckCase) -> CheckOutcome:
     """Chains that start from exact draws are still such draws after a step, and after some more."""
-    wrong = [deviation(case.target, index, case.level) for index in case.moves[1:]]
+    wrong = [describe_deviation(case.target, index, case.level) for index in case.moves[1:]]
     if not case.sampler.exact:
         count, law = histogram(case.target, case.moves[-1])
         bias = float(np.abs(count / case.chain_count - law).sum() / 2)

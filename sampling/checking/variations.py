@@ -1,7 +1,7 @@
 """Checks on what a small target with a large batch does not show.
 
-Errors of one chain alone, of many sites or steps, and at states of probability zero or NaN. All
-laws are exact: many sites are independent copies of the small target.
+They find errors of one chain alone, of many sites or steps, and at states of probability zero or
+NaN. All laws are exact: many sites are independent copies of the small target.
 """
 
 from math import ceil, inf, nan
@@ -15,7 +15,7 @@ from latticework.samplers.base import UnsupportedModelError
 from latticework.sampling.checking.check_case import (
     CheckCase,
     CheckOutcome,
-    deviation,
+    describe_deviation,
     smallest_visible_error,
 )
 from latticework.sampling.checking.targets import Target
@@ -133,7 +133,7 @@ def impossible_states(case: CheckCase) -> CheckOutcome:
 
 
 def unknown_states(case: CheckCase) -> CheckOutcome:
-    """Chains on the target where it gives NaN in them: its fault, which no sampler must bear."""
+    """Chains on the target where it gives NaN in them, a fault that a sampler need not bear."""
     try:
         outcome = _check_masked_target(case, nan)
     except Exception as error:  # noqa: BLE001 - whatever a user's sampler raises
@@ -179,6 +179,6 @@ def _why_not_counted(case: CheckCase) -> str:
 
 def _outcome(case: CheckCase, target: Target, index: np.ndarray, when: str) -> CheckOutcome:
     """Whether independent draws, with the indices of their states, follow the target's law."""
-    if wrong := deviation(target, index, case.level):
+    if wrong := describe_deviation(target, index, case.level):
         return CheckOutcome("fails", f"{when}, {wrong}")
     return CheckOutcome("ok", visible=smallest_visible_error(len(index), target.law, case.level))

@@ -1,7 +1,8 @@
-"""Whether the samplers of a race agree on the target. Those that missed a part of it look well.
+"""Whether the samplers of a race agree on the target.
 
-Chains that all miss the same part of a target have an R-hat near 1. A sampler is mixed if its own
-chains agree. Two samplers disagree in these tests between independent chains:
+A sampler that missed a part of it can look converged: chains that all miss the same part have an
+R-hat near 1. A sampler is mixed if its own chains agree. Two samplers disagree in these tests
+between independent chains:
 
 - The means of two mixed samplers differ, of the log-probability or an entry of x (Welch's t-test).
 - The mean log-probability of a sampler that is not mixed is above that of a mixed one (one-sided):
@@ -37,8 +38,8 @@ class ChainSummary:
     last: NDArray  # [chains], log-probability of the last draw
     largest: float  # log-probability of any draw
     effective: float  # draws of all chains that count as independent ones
-    start: float = -np.inf  # largest log-probability of starts that are not random: chains that
-    #                         have not left them are no evidence against another sampler
+    start: float = -np.inf  # largest log-probability of starts that are not random: chains
+    #          that have not left them do not count against another sampler
 
 
 def disagreements(seen: Sequence[ChainSummary], quantities: Sequence[str]) -> list[str]:
@@ -80,7 +81,7 @@ def _chance(above: int, chains: int, draws: int) -> float:
 
 
 def _p(one: ChainSummary, other: ChainSummary, alternative: str) -> NDArray:
-    """P-values of equal means, by quantity. Differences within rounding are none."""
+    """P-values of equal means, by quantity. Differences within rounding count as 0."""
     a, b = one.means, other.means
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # quantities that never change

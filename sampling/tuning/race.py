@@ -19,9 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler, require_count
+from latticework.sampling import comparisons
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.devices import on_threads
 from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.intervals import Interval, geometric_interval
@@ -35,10 +38,7 @@ from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
     MIN_DRAWS,
     WARM_UP,
-    Allowance,
-    Spent,
     TuningSetup,
-    Unit,
     diagnosed_sites,
     ess_of_worst,
     fit_blocks,
@@ -47,7 +47,7 @@ from latticework.sampling.tuning.setup import (
 from latticework.sampling.tuning.space import Space, spaces, with_fields
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from latticework.sampling.tuning.race_table import RaceTable
 
 BIASED = "does not leave the target invariant"
 
@@ -83,10 +83,14 @@ class Entrant:
     seen: ChainSummary | None = None  # what the chains of all seeds saw of the target
     still: dict[str, float] = field(default_factory=dict)  # see `unchanged`
     chains: int = 0  # chains of all runs, which R-hat compares
+    error: float = math.nan  # largest error in standard errors, where the truth is known
+    off: str = ""  # which mean is wrong by the truth, where it is known
 
     @property
     def mixed(self) -> bool:
         agree = self.r_hat <= largest_r_hat(self.chains)
+        if not math.isnan(self.error):  # the truth is surer than R-hat
+            agree = not self.off
         return bool(self.laps) and agree and all(lap.ess > 0 for lap in self.laps)
 
     @property
@@ -115,6 +119,7 @@ class Race:
     x: torch.Tensor | None = None
     annealed: bool = False
     threads: int = 1  # threads of the processor, which the seconds belong to
+    reference: KnownTarget | None = None  # the target's truth, in place of R-hat
 
     def __post_init__(self) -> None:
         require_count(chains=self.chains, trials=self.trials, threads=self.threads)
@@ -124,8 +129,8 @@ class Race:
     def run(
         self, samplers: dict[str, Sampler], spaces: dict[str, Space], tell: Callable[[str], None]
     ) -> list[Entrant]:
-        """Tune and measure each sampler in turn. One that fails has no laps; its note says why."""
-        found = []
+        """Tune and measure each sampler in turn. A failed one has no laps; its note says why."""
+        entrants = []
         for name, sampler in samplers.items():
             try:
                 with on_threads(self.threads):
@@ -134,8 +139,8 @@ class Race:
                 entrant = Entrant(name, sampler, {}, [], note=in_a_line(error))
             fields = ", ".join(f"{k}={v}" for k, v in entrant.fields.items())
             tell(f"{name}: {entrant.note or fields or 'nothing to tune'}")
-            found.append(entrant)
-        return found
+            entrants.append(entrant)
+        return entrants
 
     def enter(self, name: str, sampler: Sampler, space: Space) -> Entrant:
         """Choose the fields of one sampler, then measure it with fresh chains."""
@@ -173,7 +178,7 @@ class Race:
         runs = [course.measure_run(chosen, steps, seed) for seed in self.seeds]
         results = [stint.result for stint, _ in runs]
         laps = []
-        ess_of_runs = ess_of_worst([found for _, found in runs])
+        ess_of_runs = ess_of_worst([each_quality for _, each_quality in runs])
         for seed, (stint, _), ess in zip(self.seeds, runs, ess_of_runs, strict=True):
             seconds = stint.result.seconds * stint.measuring / stint.steps
             spent_here = each * stint.steps + draw * stint.result.log_prob.shape[1]
@@ -190,6 +195,11 @@ class Race:
         with torch.no_grad():
             start = -math.inf if course.x is None else float(self.model.log_prob(course.x).max())
         means = torch.cat((log_prob.double().mean(1, keepdim=True), draws.double().mean(1)), -1)
+        if self.reference is not None:
+            truth = comparisons.true_means(self.reference, self.entries)
+            names = ["the log-probability", *self.names()]
+            error, off = comparisons.chains_off_reference(means.numpy(), truth, names)
+            entrant = replace(entrant, error=error, off=off, note=note or off)
         seen = ChainSummary(
             name,
             entrant.mixed,
@@ -245,9 +255,10 @@ def rank_entrants(
     return [*zip(places, able, strict=True), *[("-", each) for each in unranked]]
 
 
-def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "pd.DataFrame":
+def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) -> "RaceTable":
     """One row a sampler, best first."""
-    import pandas as pd
+    # Importing pandas takes a second.
+    from latticework.sampling.tuning.race_table import RaceTable
 
     rows = []
     for rank, each in rank_entrants(entrants, budget.unit, withheld=withheld):
@@ -257,9 +268,13 @@ def race_table(entrants: list[Entrant], budget: Allowance, *, withheld: bool) ->
             for part, value in zip(("", "_low", "_high"), each.interval(unit), strict=True):
                 row[f"ess_per_{unit.removesuffix('s')}{part}"] = value
         row["r_hat"] = each.r_hat
+        if not math.isnan(each.error):
+            row["largest_error"] = each.error
         row |= {f"beforehand_{unit}": each.beforehand[unit] for unit in get_args(Unit)}
         rows.append({**row, "note": each.note})
-    return pd.DataFrame(rows)
+    table = RaceTable(rows)
+    table.attrs["unit"] = budget.unit
+    return table
 
 
 def select_entrants(
@@ -300,8 +315,9 @@ def race(
     seeds: int = 4,
     trials: int = 8,
     threads: int = 1,
+    reference: KnownTarget | None = None,
     **states: Unpack[States],
-) -> "pd.DataFrame":
+) -> "RaceTable":
     """Compare samplers on `target`, tuned and measured under an equal budget.
 
     Args:
@@ -316,13 +332,15 @@ def race(
         seeds: runs of each sampler, at least 3.
         trials: settings that tuning tries.
         threads: of the processor; the effective samples for each second are those of so many.
+        reference: the target's truth (`latticework.reference`). A sampler has a rank if no mean of
+            its chains is wrong by it, in place of R-hat; `largest_error` is in standard errors.
         states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Returns:
         One row a sampler, best first: its rank, chosen settings, effective samples for each second
         and evaluation with 95 % intervals, and R-hat. `attrs["left_out"]` says why samplers do not
         take part, and `attrs["disagreements"]` in what exact samplers disagree: then none has a
-        rank.
+        rank. `plot()` shows them.
 
     Raises:
         ValueError: if an argument is invalid, or no sampler supports the target.
@@ -334,7 +352,11 @@ def race(
     )
     chains = chains if x is None else len(x)
     allowed = Allowance.read(budget)
-    contest = Race(model, allowed, chains, range(seeds), trials, x, start == "annealed", threads)
+    if reference is not None:
+        comparisons.require_same_domain(reference, model)
+    contest = Race(
+        model, allowed, chains, range(seeds), trials, x, start == "annealed", threads, reference
+    )
     taking, left = select_entrants(samplers, model)
     if not taking:
         raise ValueError(f"no sampler supports {model.domain}: {'; '.join(left.values())}")

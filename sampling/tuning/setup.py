@@ -7,11 +7,10 @@ over sites decides.
 
 import dataclasses
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import optuna
@@ -22,6 +21,7 @@ from latticework.models.base import EnergyModel
 from latticework.models.domains import Integer
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
+from latticework.sampling.budget import Allowance, Spent, Unit
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.diagnostics import mixing
 from latticework.sampling.drawing import ChainAcceptance
@@ -32,6 +32,7 @@ from latticework.sampling.sample import sample
 from latticework.sampling.starts import draw_possible
 from latticework.sampling.tuning.space import Space, round_fields, suggest, with_fields
 from latticework.sampling.tuning.study import best_trial, new_study, run_trials
+from latticework.sampling.watch import part_of_other_work
 
 MAX_DRAWS = 1000  # draws of a chain that diagnostics read, at most, unless a course says otherwise
 MIN_DRAWS = 40  # draws of a chain, at least
@@ -45,36 +46,7 @@ PAID = 2  # evaluations of steps for one of a draw's log-probability, at least, 
 # Between the seeds of a run and of its shorter run, which no other run then has.
 SEED_OFFSET = 2**20
 MEAN_ESS_WEIGHT = 1e-6  # weight of the average site in a score
-Unit = Literal["seconds", "evaluations"]
-Spent = dict[Unit, float]  # in both units, evaluations by each chain
 Found = TypeVar("Found")
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """A budget of a sampler: seconds, or evaluations of the target by each chain."""
-
-    amount: float
-    unit: Unit
-
-    @classmethod
-    def read(cls, text: str) -> "Allowance":
-        """From `5seconds`, `5s`, `20000evaluations` or `20000e`. Raises ValueError otherwise."""
-        number = r"(?:\d+\.?\d*|\.\d+)(?:e\d+)?"
-        match = re.fullmatch(rf"({number})\s*(s|seconds?|e|evaluations?)", text)
-        if not match or not 0 < float(match[1]) < math.inf:
-            raise ValueError(f"budget {text!r} is not known; write 10seconds or 20000evaluations")
-        return cls(float(match[1]), "seconds" if match[2].startswith("s") else "evaluations")
-
-    def part(self, share: float) -> "Allowance":
-        return Allowance(self.amount * share, self.unit)
-
-    def subtract(self, spent: "Spent") -> "Allowance":
-        """The budget that is left; 0 if too much was spent."""
-        return Allowance(max(0.0, self.amount - spent[self.unit]), self.unit)
-
-    def __str__(self) -> str:
-        return f"{self.amount:g} {self.unit}"
 
 
 class Quality(NamedTuple):
@@ -133,7 +105,7 @@ class TuningSetup:
     model: EnergyModel
     chains: int
     engine: Engine = "eager"
-    kept: int = MAX_DRAWS  # draws of a chain, at most; a search keeps MAX_DRAWS
+    max_draws: int = MAX_DRAWS  # the draws of a chain that are kept; a search keeps MAX_DRAWS
     x: torch.Tensor | None = None  # where all runs start; random states without it
     pays_for_draws: bool = False  # whether allowances pay for the log-probabilities of draws
 
@@ -198,7 +170,7 @@ class TuningSetup:
             steps = self.steps(candidate, allowed)
             if steps * (1 - WARM_UP) < MIN_DRAWS / 2:
                 return 0.0
-            trial = dataclasses.replace(self, kept=MAX_DRAWS)
+            trial = dataclasses.replace(self, max_draws=MAX_DRAWS)
             run, diagnosis = trial.measure_run(candidate, steps, seed)
         except (UnsupportedModelError, ValueError):
             return 0.0
@@ -241,7 +213,7 @@ class TuningSetup:
 
     def spacing(self, steps: int, gap: int) -> "Spacing":
         """How a run of at most `steps` steps divides them into burn-in and even gaps."""
-        thin = max(gap, int(steps * (1 - WARM_UP)) // self.kept)
+        thin = max(gap, int(steps * (1 - WARM_UP)) // self.max_draws)
         burn_in = int(steps * WARM_UP) // thin * thin  # a compiled kernel makes `thin` a call
         return Spacing(burn_in, thin, (steps - burn_in) // thin)
 
@@ -274,7 +246,7 @@ class TuningSetup:
             crowded = [place for place in crowded if (close.by_quantity[place] or 0) > most]
             if not names:
                 break
-            fewer = math.ceil(self.kept * (near.thin // 4 or 1) / (1 - WARM_UP))
+            fewer = math.ceil(self.max_draws * (near.thin // 4 or 1) / (1 - WARM_UP))
             seed = (seed + SEED_OFFSET) % 2**31
             near = self.sample_run(sampler, fewer, seed, near.result.draws[:, -1].contiguous())
             close, longer = quality(near.result), run.measuring / near.measuring
@@ -288,15 +260,17 @@ class TuningSetup:
     def sample_run(
         self, sampler: Sampler, steps: int, seed: int, x: torch.Tensor | None = None
     ) -> SampledRun:
-        """A run of at most `steps` steps from `x`, or the course's starts, with even spacing."""
+        """A run of at most `steps` steps from `x`, or the setup's starts, with even spacing."""
         gap = self.gap(sampler) if x is None else 1  # a shorter run that refines is not paid
         burn_in, thin, draws = self.spacing(steps, gap)
         steps_kept = draws * thin
-        result = sample(
-            self.model, sampler, x=self.x if x is None else x, chains=self.chains, steps=steps_kept,
-            burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
-            threads=torch.get_num_threads(),
-        )  # fmt: skip
+        given = self.x if x is None else x
+        with part_of_other_work():
+            result = sample(
+                self.model, sampler, x=given, chains=self.chains, steps=steps_kept,
+                burn_in=burn_in, thin=thin, seed=seed, engine=self.engine, diagnose=False,
+                threads=torch.get_num_threads(),
+            )  # fmt: skip
         return SampledRun(result, burn_in, thin, burn_in + steps_kept)
 
 

@@ -62,8 +62,8 @@ def with_fields(sampler: Sampler, fields: dict[str, Any]) -> Sampler:
     return dataclasses.replace(sampler, **fields)  # type: ignore[type-var]
 
 
-def numbers(fields: dict[str, Any], space: Space) -> dict[str, float]:
-    """`fields` as numbers for metrics.csv; none if there are none. A choice has its index."""
+def fields_as_numbers(fields: dict[str, Any], space: Space) -> dict[str, float]:
+    """`fields` as numbers for metrics.csv. A choice is written as its index."""
     chosen = {k: s["choices"] for k, s in space.items() if "choices" in s and k in fields}
     index = {k: choices.index(fields[k]) for k, choices in chosen.items()}
     return {name: float(value) for name, value in (fields | index).items()}

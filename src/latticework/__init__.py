@@ -3,25 +3,18 @@
 The names of `__init__.pyi` are imported when first used, so `import latticework` imports no torch.
 """
 
-import ast as _ast
 import sys as _sys
 import warnings as _warnings
 from importlib import import_module as _import_module
-from pathlib import Path as _Path
 from typing import Any as _Any
 
 from latticework.moved import MovedModules as _MovedModules
-
-
-def _read_public_names() -> dict[str, str]:
-    """Return the module of each public name, as `__init__.pyi` lists them."""
-    stub = _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    modules = {}
-    for node in stub.body:
-        if isinstance(node, _ast.ImportFrom):
-            modules |= {alias.name: str(node.module) for alias in node.names}
-    return modules
-
+from latticework.public_names import (
+    read_public_names as _read_public_names,
+)
+from latticework.public_names import (
+    read_version as _read_version,
+)
 
 _MODULES = _read_public_names()
 _sys.meta_path.append(_MovedModules())
@@ -36,6 +29,8 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> _Any:
     """Import the public `name` from its module; later uses find it here."""
+    if name == "__version__":
+        return _read_version()
     if name == "PTDMALA":  # which warns when it is called
         return getattr(_import_module("latticework.moved_samplers"), name)
     if name in _MOVED:

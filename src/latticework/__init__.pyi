@@ -1,5 +1,7 @@
 # The names of the package. `__init__.py` reads this file, and so do editors and type checkers.
 
+__version__: str
+
 # Sampling, checks and races
 from latticework.sampling.checking.check import CheckReport as CheckReport, check as check
 from latticework.sampling.checking.draws import (
@@ -32,6 +34,7 @@ from latticework.sampling.perfect import (
 )
 from latticework.sampling.result import SampleResult as SampleResult
 from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning, sample as sample
+from latticework.sampling.summary_result import SummaryResult as SummaryResult
 from latticework.sampling.tuning.race import race as race
 
 # Targets

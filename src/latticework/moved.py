@@ -102,7 +102,7 @@ class OldName:
     def __get__(self, instance: Any, owner: type) -> Any:
         advice = f"{owner.__name__}.{self.old} is now {self.new}"
         warnings.warn(advice, DeprecationWarning, stacklevel=2)
-        # That of the class where it stands, so that super().old() is the parent's method.
+        # The method of the class where it stands, so super().old() is the parent's method.
         return self.method.__get__(instance, owner)
 
 

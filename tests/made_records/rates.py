@@ -32,14 +32,22 @@ def samples(share: float, seed: int, count: int = 400) -> dict[str, dict[str, np
     return {"sequence": {"x": x.astype(float)}}
 
 
-def pixels(**shares: float) -> list[Record]:
-    """The share of pixels on in the images of each sampler."""
+def pixels(data: float = 0.2, blank: float = 0.0, **shares: float) -> list[Record]:
+    """The share of pixels on in the images of each sampler, and in the rows of the data.
+
+    A share `blank` of the samples of sample penalization has no pixel on.
+    """
     default = {GIBBS: 0.2, SP: 0.3, HERDING: 0.2, FPCD: 0.2}
-    return [
-        fake(sampler=name, seed=seed, stored=samples(share, seed))
-        for name, share in {**default, **shares}.items()
-        for seed in SEEDS
-    ]
+    records = []
+    for name, share in {**default, **shares}.items():
+        for seed in SEEDS:
+            stored = samples(share, seed)
+            if name == SP:
+                x = stored["sequence"]["x"]
+                x[: int(blank * len(x))] = 0
+            stored["test_rows"] = samples(data, seed)["sequence"]
+            records.append(fake(sampler=name, seed=seed, stored=stored))
+    return records
 
 
 def penalised(
@@ -184,7 +192,9 @@ def trained_models(**levels: float) -> list[Record]:
             choices={"negatives": method},
             config={
                 "model": {"hidden": 100},
-                "task": {"pretrain": {"epochs": 10, "negatives": method}},
+                "task": {
+                    "pretrain": {"negatives": method, "learning_rate": 0.1, "linear_decay": True}
+                },
             },
         )
     ]
@@ -384,7 +394,9 @@ def large_steps(
 
 MADE: dict[str, Made] = {
     "rates-training-fpcd": Made(best_isl, each(("cd", "sml", "herding"), -80.0)),
-    "rates-fig1-bolder": Made(pixels, each((HERDING, FPCD), 0.4)),
+    "rates-fig1-bolder": Made(
+        pixels, {**each(("data",), 0.4), **each((SP,), 0.17)}, true=each(("blank",), 0.5)
+    ),
     "rates-fig1-uniform": Made(partial(penalised, None), {
         **each(("slow", "fast"), 0.2), **each(("alternating",), True),
     }),

@@ -10,7 +10,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from latticework.models.references.catalogue import DEFINITIONS, FOLDER, hash_arrays, pack
+from latticework.models.references.catalogue import DEFINITIONS, FOLDER, hash_arrays, pack_codes
 from workshop.references.answering import answer
 from workshop.references.answers import SEED, Answer
 from workshop.references.parameters import PARAMETERS
@@ -41,7 +41,7 @@ def make_card(
     drawn, count, bits = {}, 0, 1
     if found.codes is not None and found.log_prob is not None:
         count, bits = len(found.codes), int(found.codes.max()).bit_length()
-        drawn["draws"] = pack(found.codes, bits)
+        drawn["draws"] = pack_codes(found.codes, bits)
         drawn["log_prob"] = found.log_prob.astype(np.float32)
     else:
         drawn = {"draws": np.empty(0, np.uint8), "log_prob": np.empty(0, np.float32)}

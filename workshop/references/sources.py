@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.models.references.catalogue import parameters_of, read_arrays
+from latticework.models.references.catalogue import load_arrays, parameters_of
 
 UAI = "uai"  # a folder of LATTICEWORK_DATA
 
@@ -72,4 +72,4 @@ def read_uai(name: str) -> dict[str, NDArray[Any]]:
 
 def stored_rbm() -> dict[str, NDArray[Any]]:
     """The weights of the card itself: training again would give others in the last digits."""
-    return parameters_of(read_arrays("rbm_digits_20"))
+    return parameters_of(load_arrays("rbm_digits_20"))

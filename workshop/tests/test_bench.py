@@ -200,7 +200,7 @@ def test_both_sides_have_the_same_target(name):
     torch.testing.assert_close(found, expected)
 
 
-STEPS = {"gibbs": plain.Gibbs(), "gwg": plain.gwg, "dmala": plain.dmala}
+STEPS = {"gibbs": plain.PlainGibbs(), "gwg": plain.gwg, "dmala": plain.dmala}
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())

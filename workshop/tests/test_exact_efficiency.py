@@ -11,16 +11,18 @@ from workshop import exact_efficiency as efficiency
 def of(kernel, target):
     functions = np.concatenate((target.log_prob[:, None], target.z), 1)
     matrix = kernel.law(kernel.sampler, target).after[-1]
-    return efficiency.measure(matrix, target.law, functions)
+    return efficiency.measure_efficiency(matrix, target.law, functions)
 
 
 def test_independent_draws_and_a_lazy_chain():
     """A step that draws anew costs 1; one that does so with probability 1/4 costs 2 / (1/4) - 1."""
     law, functions = np.array([0.2, 0.5, 0.3]), np.array([[1.0], [4.0], [-2.0]])
     independent = np.tile(law, (3, 1))
-    assert efficiency.measure(independent, law, functions).inefficiency == pytest.approx(1)
+    assert efficiency.measure_efficiency(independent, law, functions).inefficiency == pytest.approx(
+        1
+    )
     lazy = 0.75 * np.eye(3) + 0.25 * independent
-    found = efficiency.measure(lazy, law, functions)
+    found = efficiency.measure_efficiency(lazy, law, functions)
     assert found.inefficiency == pytest.approx(7)
     assert found.gap == pytest.approx(0.25)
 
@@ -36,7 +38,7 @@ def test_gibbs_on_independent_sites_is_known():
 def test_closed_classes_are_infinite():
     """A kernel that never leaves half of the states, and no sampler of the table, also at ties."""
     parts = np.kron(np.eye(2), np.full((2, 2), 0.5))
-    found = efficiency.measure(parts, np.full(4, 0.25), np.arange(4.0)[:, None])
+    found = efficiency.measure_efficiency(parts, np.full(4, 0.25), np.arange(4.0)[:, None])
     assert found.classes == 2
     assert np.isinf(found.inefficiency).all()
     target = Target(lw.Graph([[i, (i + 1) % 4] for i in range(4)], 0.5))
@@ -49,4 +51,4 @@ def test_closed_classes_are_infinite():
 @pytest.mark.slow
 def test_the_page_has_the_table():
     text = efficiency.PAGE.read_text()
-    assert efficiency.refresh(text, efficiency.table(efficiency.SITES)) == text
+    assert efficiency.with_table(text, efficiency.efficiency_table(efficiency.SITES)) == text

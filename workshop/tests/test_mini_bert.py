@@ -1,6 +1,5 @@
 """Training of the small masked language model: its corpus, word pieces, what is masked, batches."""
 
-import json
 import lzma
 import os
 import shutil
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from made_texts import SENTENCES, write_texts
 
 import workshop.mini_bert.training as training
 from latticework.data.files import DamagedFileError
@@ -26,27 +26,12 @@ from workshop.mini_bert.word_pieces import (
     make_tokenizer,
 )
 
-FOLDER = "bert_gen_sentences"
 SMALL = "--updates 4 --tokens 64 --every 2 --sentences 5 --vocabulary 60 --hidden 8 --layers 1"
 
 
 @pytest.fixture
 def root(tmp_path):
-    """Made-up files: sentences of 10 to 29 words, and one of 20 with an unknown word."""
-    (tmp_path / FOLDER).mkdir()
-    for name in ("tbc.5k.txt", "wiki103.5k.txt"):
-        rng = np.random.default_rng(len(name))
-        lines = [
-            " ".join(["The", *(f"w{i}" for i in rng.integers(50, size=8 + k % 20)), "."])
-            for k in range(100)
-        ]
-        lines.append(" ".join(["A", *["@@UNKNOWN@@"] * 18, "."]))
-        (tmp_path / FOLDER / name).write_text("\n".join([*lines, "", lines[7]]) + "\n")
-    (tmp_path / "reviews").mkdir()
-    with lzma.open(tmp_path / "reviews" / "imdb_labelled_50k.jsonl.xz", "wt") as file:
-        for i in range(200):
-            text = f"Review number {i} is long.<br />It has two sentences!"
-            file.write(json.dumps({"text": text}) + "\n")
+    write_texts(tmp_path)
     return str(tmp_path)
 
 
@@ -69,7 +54,7 @@ def test_files_of_another_size_are_named_by_what_they_hold(root):
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xff\xfe"], ids=["empty", "blank", "binary"])
 def test_a_file_without_sentences_is_damaged(root, content):
-    (Path(root) / FOLDER / "tbc.5k.txt").write_bytes(content)
+    (Path(root) / SENTENCES / "tbc.5k.txt").write_bytes(content)
     with pytest.raises(DamagedFileError, match=r"tbc\.5k\.txt"):
         Corpus(root=root).load()
 
@@ -103,7 +88,7 @@ def test_the_corpus_never_holds_what_may_be_drawn(root):
         for blank in Sentences(root=root, seed=seed).load().blanks:
             assert " ".join(blank.words) not in trained
             assert " ".join(blank.words) in text.held_out[blank.origin]
-    lines = (Path(root) / FOLDER / "tbc.5k.txt").read_text().splitlines()
+    lines = (Path(root) / SENTENCES / "tbc.5k.txt").read_text().splitlines()
     others = {" ".join(words) for words in map(normalise, lines) if len(words) == 10}
     assert others
     assert all(text.train.count(sentence) == 3 for sentence in others)

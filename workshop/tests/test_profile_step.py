@@ -18,14 +18,14 @@ def test_shares_are_of_the_operations_of_one_step():
 
 def test_the_table_ends_with_the_products():
     rows = [("sigmoid", 2.0, 0.5), ("addmm", 1.0, 0.25), ("bmm", 1.0, 0.15), ("cat", 1.0, 0.1)]
-    lines = profile_step.table(rows, shown=1).splitlines()
+    lines = profile_step.shares_table(rows, shown=1).splitlines()
     assert lines[2:] == ["| `sigmoid` | 2 | 50.0% |", "| all products and convolutions | | 40.0% |"]
 
 
 def test_the_tables_of_a_page_are_measured_again():
     words = "--chains 3 --steps 2 --shown 2 model=ising sampler=dmala"
     page = f"before\n\n<!-- profile: {words} -->\nold\n<!-- /profile -->\n\nafter\n"
-    found = profile_step.filled(page)
+    found = profile_step.measure_page(page)
     assert found.startswith(f"before\n\n<!-- profile: {words} -->\n\n| operation |")
     assert found.endswith("|\n\n<!-- /profile -->\n\nafter\n")
     assert "old" not in found

@@ -16,14 +16,14 @@ Judge = Callable[[list[Record]], Finding]
 class Fresh(NamedTuple):
     """The runs that were made after the statistic, its thresholds and its windows were fixed."""
 
-    what: str
+    description: str
     keep: Callable[[Record], bool]
     judge: Judge | None = None  # where the claim's needs other runs too
 
 
-def fresh_from(first: int, what: str, seed: str = "seed") -> Fresh:
+def fresh_from(first: int, description: str, seed: str = "seed") -> Fresh:
     """Fresh runs are those whose `seed` is `first` or larger."""
-    return Fresh(what, lambda record: record.config[seed] >= first)
+    return Fresh(description, lambda record: record.config[seed] >= first)
 
 
 @dataclass(frozen=True)

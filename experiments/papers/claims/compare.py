@@ -31,7 +31,7 @@ class Margin:
     values are lower bounds, which can support a claim but never refute it.
     """
 
-    what: str
+    quantity: str
     values: tuple[float, ...]
     exact: bool = False
     ends: Callable[[float], Ends] | None = None
@@ -61,7 +61,7 @@ class Margin:
         """The lower and the upper ends at `level`, each as a margin. Needs `ends`."""
         assert self.ends is not None
         both = zip(*self.ends(level), strict=True)
-        return [Margin(self.what, side, exact=len(side) == 1) for side in both]
+        return [Margin(self.quantity, side, exact=len(side) == 1) for side in both]
 
     def seeds_needed(self, margins: int) -> int | None:
         """Seeds that would decide if mean and spread stayed the same; None for very many.
@@ -90,11 +90,11 @@ class Margin:
         if self.expected:
             return self._text_of_quantity()
         if self.exact:
-            return f"{self.what}: {self.mean:.3g} (exact)"
+            return f"{self.quantity}: {self.mean:.3g} (exact)"
         if self.ends is not None:
-            return f"{self.what}: {low:.3g} to {high:.3g}, {self.basis}"
+            return f"{self.quantity}: {low:.3g} to {high:.3g}, {self.basis}"
         spread = "" if math.isinf(low) else f" [{low:.3g}, {high:.3g}]"
-        return f"{self.what}: {sign}{self.mean:.3g}{spread}, {self._count_runs()}"
+        return f"{self.quantity}: {sign}{self.mean:.3g}{spread}, {self._count_runs()}"
 
     def _text_of_quantity(self) -> str:
         """`acceptance of DMALA: 0.5398 [0.5388, 0.5408], expected above 0.49, 5 runs`."""
@@ -103,7 +103,7 @@ class Margin:
         spread = "" if math.isinf(low) or self.exact else f" [{low:.4g}, {high:.4g}]"
         basis = " (exact)" if self.exact else f", {self._count_runs()}"
         expected = f"expected {self.expected} {self.threshold:.4g}"
-        return f"{self.what}: {mean:.4g}{spread}, {expected}{basis}"
+        return f"{self.quantity}: {mean:.4g}{spread}, {expected}{basis}"
 
     def _quantity(self, distance: float) -> float:
         """The quantity that is so far on the expected side of the threshold."""
@@ -126,39 +126,39 @@ def _half_width(spread: float, count: int, level: float) -> float:
 # Margins from values by seed.
 
 
-def margin_above(what: str, seeds: Seeds, least: float) -> Margin:
-    """The claim that `what`, whose values are `seeds`, is larger than `least`."""
+def margin_above(quantity: str, seeds: Seeds, least: float) -> Margin:
+    """The claim that `quantity`, whose values are `seeds`, is larger than `least`."""
     values = tuple(value - least for value in seeds.values())
-    return Margin(what, values, expected="above", threshold=least)
+    return Margin(quantity, values, expected="above", threshold=least)
 
 
-def margin_below(what: str, seeds: Seeds, most: float) -> Margin:
-    """The claim that `what`, whose values are `seeds`, is smaller than `most`."""
+def margin_below(quantity: str, seeds: Seeds, most: float) -> Margin:
+    """The claim that `quantity`, whose values are `seeds`, is smaller than `most`."""
     values = tuple(most - value for value in seeds.values())
-    return Margin(what, values, expected="below", threshold=most)
+    return Margin(quantity, values, expected="below", threshold=most)
 
 
-def positive(what: str, seeds: Seeds) -> Margin:
+def positive(quantity: str, seeds: Seeds) -> Margin:
     """The claim that `seeds` are larger than 0."""
-    return Margin(what, tuple(seeds.values()))
+    return Margin(quantity, tuple(seeds.values()))
 
 
-def difference(what: str, larger: Seeds, smaller: Seeds) -> Margin:
+def difference(quantity: str, larger: Seeds, smaller: Seeds) -> Margin:
     """The claim that `larger` exceeds `smaller` at equal seeds."""
-    return positive(what, paired_differences(larger, smaller))
+    return positive(quantity, paired_differences(larger, smaller))
 
 
 def differences(
-    what: str, values: Mapping[str, Seeds], pairs: Iterable[tuple[str, str]]
+    quantity: str, values: Mapping[str, Seeds], pairs: Iterable[tuple[str, str]]
 ) -> list[Margin]:
     """The claims that the first sampler of each of `pairs` exceeds the second."""
-    return [difference(f"{what}, {a} - {b}", values[a], values[b]) for a, b in pairs]
+    return [difference(f"{quantity}, {a} - {b}", values[a], values[b]) for a, b in pairs]
 
 
-def equivalence(what: str, seeds: Seeds, centre: float, tolerance: float) -> list[Margin]:
+def equivalence(quantity: str, seeds: Seeds, centre: float, tolerance: float) -> list[Margin]:
     """An equivalence test: both margins are positive if the mean is within `centre` ± `tolerance`.
 
     The claim holds if the whole interval lies inside, and fails if it lies outside on one side.
     """
     lowest, largest = centre - tolerance, centre + tolerance
-    return [margin_above(what, seeds, lowest), margin_below(what, seeds, largest)]
+    return [margin_above(quantity, seeds, lowest), margin_below(quantity, seeds, largest)]

@@ -40,7 +40,7 @@ def find_cheapest(claim: Claim, pool: Pool) -> DecisiveRuns:
         needed = set(options)
         for option in sorted(options):
             fewer = _with_options(records, group, needed - {option})
-            if _texts(claim, pool, fewer) == _texts(claim, pool, records):
+            if _describe_margins(claim, pool, fewer) == _describe_margins(claim, pool, records):
                 records = fewer
                 needed.remove(option)
         if needed != options:
@@ -63,7 +63,7 @@ def _judge(claim: Claim, pool: Pool, records: list[Record]) -> Entry:
     return judge_claim(claim, [Pool(pool.basis, pool.decides, records)])
 
 
-def _texts(claim: Claim, pool: Pool, records: list[Record]) -> list[str]:
+def _describe_margins(claim: Claim, pool: Pool, records: list[Record]) -> list[str]:
     """The margins that the records give, in words; none if they do not suffice."""
     finding = _judge(claim, pool, records).finding
     return [margin.text() for margin in finding.margins] if finding else []

@@ -84,7 +84,7 @@ LANGEVIN_CLAIMS = (
     Claim("thm6.1-bound", "thm6.1", "stochastic_proposal",
         "The bias of the stochastic proposal stays below Theorem 6.1's bound",
         f"{DLP}, Theorem 6.1",
-        partial(langevin_theory.judge_bound, column="bias", what="the proposal's bias")),
+        partial(langevin_theory.judge_bound, column="bias", quantity="the proposal's bias")),
     ACCEPTANCE("acceptance",
         "DMALA at alpha = 0.6 proposes to change more sites than GWG-6 and is accepted more often",
         langevin_ising.fig2_acceptance),
@@ -166,7 +166,7 @@ LANGEVIN_CLAIMS = (
     *(
         Claim(f"table1-{data}", "table1", "ais",
             f"On {data.replace('_', ' ')} the model learned with DMALA has the highest likelihood",
-            f"{DLP}, Section 7.3.2", partial(langevin_images.table1, data=data),
+            f"{DLP}, Section 7.3.2", partial(langevin_images.judge_table1, data=data),
             cell=(data.replace("_", " "), "the paper's networks"))
         for data in IMAGES
     ),
@@ -175,7 +175,7 @@ LANGEVIN_CLAIMS = (
             f"With a small network (not in the paper) and {words}, on {data.replace('_', ' ')} the "
             "model learned with DMALA has the highest likelihood",
             f"{DLP}, Section 7.3.2",
-            partial(langevin_images.table1, data=data, chosen=chosen), own_reading=True,
+            partial(langevin_images.judge_table1, data=data, chosen=chosen), own_reading=True,
             fresh=MODELS if data in ("dynamic_mnist", "omniglot") else None,
             cell=(data.replace("_", " "), f"a small network, {words}"))
         for kind, words, chosen in READINGS

@@ -19,7 +19,7 @@ TRIAL_BETAS = "task.trial_steps"  # betas of the trials by which a run chooses i
 NAMES = ("gibbs", "gwg", "dula", "dmala")
 
 
-def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
+def judge_table1(records: list[Record], data: str, chosen: str = "") -> Finding:
     """On the images `data`, the model learned with DMALA has the highest test log-likelihood.
 
     Judged by both bounds on log Z: the claim needs DMALA's lower bound on the log-likelihood to
@@ -47,13 +47,13 @@ def table1(records: list[Record], data: str, chosen: str = "") -> Finding:
         margins.append(_against_vae(published_mean("table1", data, "vae"), models["dmala"]))
     rate = f" ({WORDS[chosen]})" if chosen else ""
     for name in NAMES:
-        what = f"test log-likelihood on {images}: {name}{rate}"
+        quantity = f"test log-likelihood on {images}: {name}{rate}"
         paper = None if chosen else published_estimate("table1", data, name)
         here = likelihood.likelihood_or_ends(list(models[name].values()))
         if isinstance(here, str):
-            shown.append(Number(f"{what}, {here}", None, paper))
+            shown.append(Number(f"{quantity}, {here}", None, paper))
         else:
-            shown.append(Number(what, here, paper))
+            shown.append(Number(quantity, here, paper))
     note = (
         "limits are the AIS bounds, each widened by its 95 % interval, and over several seeds "
         "by the interval of their mean; the lower one starts from training rows and needs them "
@@ -122,24 +122,24 @@ def _against(
 
     A single seed says nothing about the spread over models, so it decides only if `one_decides`.
     """
-    what, gaps = f"nats, DMALA - {name}", []
+    quantity, gaps = f"nats, DMALA - {name}", []
     pairs = [(ours[seed], theirs[seed]) for seed in readings.common_seeds(ours, theirs)]
     for dmala, rival in pairs:
         gaps.append(likelihood.likelihood(dmala).mean - likelihood.likelihood(rival).mean)
     if len(pairs) == 1 and not one_decides:
-        return compare.Margin(what, tuple(gaps))
+        return compare.Margin(quantity, tuple(gaps))
 
     def ends(level: float) -> compare.Ends:
         between = []
         for dmala, rival in pairs:
-            low, high = likelihood.bounds(dmala, level)
-            rival_low, rival_high = likelihood.bounds(rival, level)
+            low, high = likelihood.likelihood_bounds(dmala, level)
+            rival_low, rival_high = likelihood.likelihood_bounds(rival, level)
             between.append((low - rival_high, high - rival_low))
         return between
 
     dmalas, rivals = zip(*pairs, strict=True)
     basis = _describe_bounds({"dmala": list(dmalas), name: list(rivals)})
-    return compare.Margin(what, tuple(gaps), ends=ends, basis=basis)
+    return compare.Margin(quantity, tuple(gaps), ends=ends, basis=basis)
 
 
 def _against_vae(vae: float, ours: ModelsBySeed) -> compare.Margin:
@@ -149,7 +149,7 @@ def _against_vae(vae: float, ours: ModelsBySeed) -> compare.Margin:
     def ends(level: float) -> compare.Ends:
         between = []
         for model in models:
-            low, high = likelihood.bounds(model, level)
+            low, high = likelihood.likelihood_bounds(model, level)
             between.append((low - vae, high - vae))
         return between
 

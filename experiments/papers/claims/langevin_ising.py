@@ -32,7 +32,7 @@ def lowest(
     """`ours` are below `others` in `column`, at the largest `axis` value that all reach."""
     groups = readings.records_by_sampler(records, [*others, *ours], [column])
     place, values = readings.values_at_common_end(groups, column, axis)
-    pairs = [(other, name) for name in ours for other in others]
+    pairs = [(reference, name) for name in ours for reference in others]
     ranked = dict(sorted(values.items(), key=lambda item: np.mean(list(item[1].values()))))
     note = f"{title} {_describe_place(axis, place)}"
     margins = compare.differences(title, values, pairs)
@@ -43,9 +43,9 @@ def fig2_acceptance(records: list[Record]) -> Finding:
     """The mean acceptance probability and the number of sites proposed, both larger of DMALA."""
     values, shown = _fig2(records)
     margins = []
-    for what, column in (("acceptance", "acceptance"), ("sites proposed", "proposed")):
+    for quantity, column in (("acceptance", "acceptance"), ("sites proposed", "proposed")):
         ours, theirs = values["dmala", column], values["gwg", column]
-        margins.append(compare.difference(f"{what}, DMALA - GWG-6", ours, theirs))
+        margins.append(compare.difference(f"{quantity}, DMALA - GWG-6", ours, theirs))
     note = "mean acceptance probability, and distinct sites that a proposal changes"
     return Finding(margins, shown, note)
 
@@ -59,8 +59,8 @@ def fig2_levels(records: list[Record]) -> Finding:
         ("dmala", "proposed", "changed", sites),
         ("gwg", "acceptance", "acceptance", acceptance),
     ):
-        what, paper = f"{column} of {name.upper()}", published_mean("fig2", name, field)
-        margins += compare.equivalence(what, values[name, column], paper, tolerance)
+        quantity, paper = f"{column} of {name.upper()}", published_mean("fig2", name, field)
+        margins += compare.equivalence(quantity, values[name, column], paper, tolerance)
     note = f"acceptance within {acceptance:g} and sites within {sites:g} of the paper's; our choice"
     return Finding(margins, shown, note)
 
@@ -69,7 +69,7 @@ def _fig2(records: list[Record]) -> tuple[SeedsByColumn, list[Number]]:
     """Acceptance and sites proposed of DMALA and GWG at the paper's settings."""
     values: SeedsByColumn = {}
     shown = []
-    for name, field, what, title in (
+    for name, field, quantity, title in (
         ("dmala", "step_size", "alpha", "DMALA, alpha = 0.6"),
         ("gwg", "flips", "X", "GWG-6"),
     ):
@@ -80,7 +80,7 @@ def _fig2(records: list[Record]) -> tuple[SeedsByColumn, list[Number]]:
             if near and sampler_key(record)[0] == name:
                 chosen.append(record)
         if not chosen:
-            raise LookupError(f"no record of {name.upper()} at {what} = {size:g}")
+            raise LookupError(f"no record of {name.upper()} at {quantity} = {size:g}")
         for column, text, key in (
             ("acceptance", "acceptance", "acceptance"),
             ("proposed", "sites changed by a proposal", "changed"),
@@ -116,12 +116,14 @@ def fig3(records: list[Record], axis: str) -> Finding:
     finding = lowest(records, "log_rmse", "log RMSE", axis, RIVALS)
     groups = readings.records_by_sampler(records, (*RIVALS, "DMALA"), ["log_rmse"])
     place, values = readings.values_at_common_end(groups, "log_rmse", axis)
-    steps = place if axis == "step" else place / readings.seconds_per_step(groups)["DSVGD"]
+    steps = (
+        place if axis == "step" else place / readings.seconds_per_step_of_samplers(groups)["DSVGD"]
+    )
     column = "log_rmse_ensemble"
     ensembles = readings.records_by_sampler(records, ["DSVGD"], [column])["DSVGD"]
     particles = readings.by_seed(ensembles, readings.value_at(column, "step", steps))
-    what = "log RMSE, DSVGD's ensemble - DMALA"
-    margin = compare.difference(what, particles, values["DMALA"])
+    quantity = "log RMSE, DSVGD's ensemble - DMALA"
+    margin = compare.difference(quantity, particles, values["DMALA"])
     text = f"log RMSE {_describe_place(axis, place)}: DSVGD's ensemble"
     number = Number(text, estimates.estimate(particles.values()))
     return Finding([*finding.margins, margin], [*finding.numbers, number], finding.note)
@@ -140,8 +142,8 @@ def step_cost(records: list[Record], seconds: readings.Value = TIMED) -> Finding
     for ours, theirs in (("DMALA", "Gibbs-1"), ("DMALA", "GWG-1"), ("DULA", "Gibbs-1")):
         keys = "langevin_cost", ours.lower(), theirs.partition("-")[0].lower()
         paper, ratios = published_mean(*keys), readings.paired_ratios(times[ours], times[theirs])
-        what, logs = f"log(time of {ours} / {theirs})", readings.logs(ratios)
-        margins += compare.equivalence(what, logs, math.log(paper), math.log(factor))
+        quantity, logs = f"log(time of {ours} / {theirs})", readings.logs(ratios)
+        margins += compare.equivalence(quantity, logs, math.log(paper), math.log(factor))
         here = estimates.estimate(ratios.values())
         number = Number(
             f"time of a step, {ours} / {theirs}", here, estimates.published_estimate(*keys)
@@ -168,7 +170,7 @@ def fig3_dula(records: list[Record]) -> Finding:
     tolerance = thresholds.LOG_RMSE.value()
     margins, shown = [], []
     agreeing: list[str] = []  # horizons at which all margins hold
-    other: list[str] = []
+    apart: list[str] = []
     for share in HORIZONS:
         horizon = share * end
         at_horizon = readings.value_at("log_rmse", "step", horizon)
@@ -176,18 +178,18 @@ def fig3_dula(records: list[Record]) -> Finding:
         here = []
         for name in names[1:]:
             gaps = readings.paired_differences(values["DULA"], values[name])
-            what = f"log RMSE after {horizon:,.0f} iterations, DULA - {name}"
-            here += compare.equivalence(what, gaps, 0.0, tolerance)
-            shown.append(Number(what, estimates.estimate(gaps.values())))
+            quantity = f"log RMSE after {horizon:,.0f} iterations, DULA - {name}"
+            here += compare.equivalence(quantity, gaps, 0.0, tolerance)
+            shown.append(Number(quantity, estimates.estimate(gaps.values())))
         is_level = Finding(here).verdict()[0] is Verdict.HOLDS
-        (agreeing if is_level else other).append(f"{horizon:,.0f}")
+        (agreeing if is_level else apart).append(f"{horizon:,.0f}")
         margins += here
     note = f"log RMSE of the means; about as well: within {tolerance:g}, our choice"
     undecidable = ""
-    if agreeing and other:
+    if agreeing and apart:
         undecidable = (
             f"the number of iterations of Figure 3, which the paper does not print: level after "
-            f"{', '.join(agreeing)} iterations and not after {', '.join(other)}"
+            f"{', '.join(agreeing)} iterations and not after {', '.join(apart)}"
         )
     return Finding(margins, shown, note, undecidable=undecidable)
 

@@ -45,8 +45,8 @@ def fig5_fewer(records: list[Record], every: bool = True) -> Finding:
                 leads[size] = readings.paired_differences(values["GWG-1"], values[name])
                 text = f"log RMSE, GWG-1 - {name}, {size:g} sampling steps"
                 shown[text] = Number(text, estimates.estimate(leads[size].values()))
-            what = f"(log RMSE, GWG-1 - {name}) at {few:g} steps - at {many:g} steps"
-            margins.append(compare.difference(what, leads[few], leads[many]))
+            quantity = f"(log RMSE, GWG-1 - {name}) at {few:g} steps - at {many:g} steps"
+            margins.append(compare.difference(quantity, leads[few], leads[many]))
     compared = "each number of sampling steps and the next"
     note = compared if every else "the fewest and the most sampling steps only"
     return Finding(margins, list(shown.values()), f"log RMSE after equal iterations; {note}")
@@ -91,9 +91,9 @@ def fig5_ratio(records: list[Record]) -> Finding:
             for seed in seeds:
                 censored |= math.isinf(times[rival][seed])
                 ratios.append(min(times[rival][seed], whole[rival][seed]) / times[name][seed])
-            what = f"log({rival}'s seconds / {name}'s) - log {paper:g}"
+            quantity = f"log({rival}'s seconds / {name}'s) - log {paper:g}"
             values = tuple(math.log(ratio / paper) for ratio in ratios)
-            margins.append(compare.Margin(what, values, at_least=censored))
+            margins.append(compare.Margin(quantity, values, at_least=censored))
             text = f"seconds to log RMSE {level:g}: {rival} over {name}"
             text += ", at least" if censored else ""
             shown.append(Number(text, estimates.estimate(ratios), Estimate(paper)))
@@ -177,7 +177,7 @@ def fig5_gibbs_settles(records: list[Record]) -> Finding:
 
 
 def _margins_of_gibbs(
-    records: list[Record], what: str, value: readings.Value, *, enough: bool
+    records: list[Record], quantity: str, value: readings.Value, *, enough: bool
 ) -> list[compare.Margin]:
     """`value` of Gibbs-1 with each number of sampling steps that is `enough`, or is not."""
     needs = published_mean("fig5", "gibbs_needs")
@@ -187,7 +187,7 @@ def _margins_of_gibbs(
         if (size >= needs) == enough:
             longest = grouping.keep_longest_runs(_with_size(runs, size))
             seeds = readings.by_seed(longest, value)
-            margins.append(compare.positive(f"{size:g} steps: {what}", seeds))
+            margins.append(compare.positive(f"{size:g} steps: {quantity}", seeds))
     if not margins:
         which = f"{needs:g} steps or more" if enough else f"fewer than {needs:g} steps"
         raise LookupError(f"no records of Gibbs-1 with {which}")

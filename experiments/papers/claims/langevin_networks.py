@@ -62,11 +62,11 @@ def table4_splits(records: list[Record]) -> Finding:
     for split in sorted(splits):
         finding = table4(readings.with_settings(records, {"data.seed": split}), "compas")
         for margin in finding.margins:
-            means.setdefault(margin.what, []).append(margin.mean)
+            means.setdefault(margin.quantity, []).append(margin.mean)
     margins, shown = [], []
-    for what, values in means.items():
-        margins.append(compare.Margin(what, tuple(values)))
-        shown.append(Number(what, estimate(values)))
+    for quantity, values in means.items():
+        margins.append(compare.Margin(quantity, tuple(values)))
+        shown.append(Number(quantity, estimate(values)))
     return Finding(margins, shown, f"{finding.note}; one value for each of the splits")
 
 
@@ -94,12 +94,12 @@ def table4(
         for seed in readings.common_seeds(*values.values()):
             slopes.append(_slope(x, [sign * values[batch][seed] for batch in batches]))
         turned = "" if sign > 0 else ", times -1,"
-        what = f"slope of {WORDS[metric]}{turned} against log10 of the batch size"
-        margins.append(compare.Margin(what, tuple(slopes)))
+        quantity = f"slope of {WORDS[metric]}{turned} against log10 of the batch size"
+        margins.append(compare.Margin(quantity, tuple(slopes)))
         papers = {batch: published_estimate("table4", metric, data, batch) for batch in batches}
         printed = [sign * paper.mean for paper in papers.values() if paper]
         theirs = Estimate(_slope(x, printed)) if len(printed) == len(batches) else None
-        text = f"{variant}, {what}, {batches[0]} rows to all"
+        text = f"{variant}, {quantity}, {batches[0]} rows to all"
         shown.append(Number(text, estimate(slopes), theirs))
         for batch, seeds in values.items():
             size = "all rows" if batch == "full" else f"batch {batch}"

@@ -65,8 +65,8 @@ def app_d(records: list[Record]) -> Finding:
         rates = readings.by_seed(chosen, readings.last_value("acceptance"))
         paper = published_mean("appD", name)
         logs = readings.each_seed(lambda rate: math.log(max(rate, SMALLEST_RATE)), rates)
-        what = f"log acceptance {name} the term"
-        margins += compare.equivalence(what, logs, math.log(paper), math.log(factor))
+        quantity = f"log acceptance {name} the term"
+        margins += compare.equivalence(quantity, logs, math.log(paper), math.log(factor))
         here = estimate(100 * rate for rate in rates.values())
         shown.append(Number(f"acceptance {name} the term, %", here, Estimate(100 * paper)))
     return Finding(margins, shown, f"each within a factor of {factor:g} of the paper's")

@@ -41,8 +41,8 @@ def table3_quality(records: list[Record], model: str) -> Finding:
     tolerance = thresholds.BLEU.value()
     for ours, theirs in PAIRS:
         gaps = readings.paired_differences(values[ours], values[theirs])
-        what = f"corpus BLEU, {ours} - {theirs}"
-        margins += compare.equivalence(what, gaps, 0.0, tolerance)
+        quantity = f"corpus BLEU, {ours} - {theirs}"
+        margins += compare.equivalence(quantity, gaps, 0.0, tolerance)
     return Finding(margins, shown, f"similar: within {tolerance:g} points")
 
 
@@ -57,7 +57,7 @@ def _scores(
         scored = [r for r in with_model if column in (r.document.get("scores") or {})]
         where = f" with {model}"
         groups = readings.by_choice(scored, SAMPLERS, where, lambda r: r.choices["sampler"])
-        values = readings.by_sampler_and_seed(groups, partial(_score, column=column))
+        values = readings.by_sampler_and_seed(groups, partial(_score_in_column, column=column))
 
         def paper(name: str, column: str = column) -> Estimate | None:
             return published_estimate("table3", model, name, column)
@@ -67,5 +67,5 @@ def _scores(
     return by_column, shown
 
 
-def _score(record: Record, column: str) -> float:
+def _score_in_column(record: Record, column: str) -> float:
     return float(record.document["scores"][column])

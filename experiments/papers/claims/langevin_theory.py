@@ -27,8 +27,8 @@ def fig1a_rate(records: list[Record]) -> Finding:
         slopes = np.array([record.document["slope"] for record in runs])
         name = UNITS.get(unit, f"flips of squared distance {unit:g}")
         farthest = float(np.abs(slopes / unit + 1).max())
-        what = f"{name}: distance of the slope from -1"
-        margin = compare.margin_below(what, {0: farthest}, thresholds.SLOPE.value())
+        quantity = f"{name}: distance of the slope from -1"
+        margin = compare.margin_below(quantity, {0: farthest}, thresholds.SLOPE.value())
         margins.append(replace(margin, exact=True))
         here = Estimate(float(np.mean(slopes)))
         paper = published_estimate("fig1", "slope") if unit == 1 else None
@@ -38,7 +38,7 @@ def fig1a_rate(records: list[Record]) -> Finding:
 
 
 def judge_bound(
-    records: list[Record], column: str, what: str = "the bias", bound: str = "the bound"
+    records: list[Record], column: str, quantity: str = "the bias", bound: str = "the bound"
 ) -> Finding:
     """The theorem's bound lies above `column` at every setting."""
     table = _table(records, column)
@@ -46,8 +46,8 @@ def judge_bound(
     slack = np.log(table["theorem"] / table[column])
     if slack.empty:
         raise LookupError(f"no record with {column} above 0")
-    what = f"smallest log({bound} / {what})"
-    margin = compare.Margin(what, (float(slack.min()),), exact=True)
+    quantity = f"smallest log({bound} / {quantity})"
+    margin = compare.Margin(quantity, (float(slack.min()),), exact=True)
     return Finding([margin], note=f"exact, at {len(table)} settings")
 
 
@@ -55,7 +55,7 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
     """The bias increases with epsilon along the whole curve and stays below a bound.
 
     For a = 1, b = 0.1. The bound has the form of Theorem 5.2. The paper does not state its
-    constants; `experiments.tasks.measures.stationary.bounds` derives them from the proof.
+    constants; `experiments.tasks.measures.stationary.bias_bounds` derives them from the proof.
     """
     varied = []
     for record in records:
@@ -67,8 +67,10 @@ def fig1b_epsilon(records: list[Record]) -> Finding:
         bias = rows.groupby("epsilon")["exact"].first().sort_index()
         if len(bias) > 1:
             rise = float(np.diff(np.log(bias)).min())
-            what = f"smallest increase of log bias between adjacent epsilons ({len(bias)} values)"
-            margins.append(compare.Margin(f"{what}, alpha = {alpha:g}", (rise,), exact=True))
+            quantity = (
+                f"smallest increase of log bias between adjacent epsilons ({len(bias)} values)"
+            )
+            margins.append(compare.Margin(f"{quantity}, alpha = {alpha:g}", (rise,), exact=True))
     if not margins:
         raise LookupError("no records at two or more values of epsilon")
     below_bound = judge_bound(varied, "exact", bound="our bound of Theorem 5.2's form")
@@ -91,8 +93,8 @@ def app_h(records: list[Record], column: str = "log_rmse", over: str = "all step
             continue
         name = sampler_label(key)
         gaps = tuple(best[column] - ours[column] for ours, best in pairs)
-        what = f"{name}: log RMSE, best step size - preconditioned"
-        margins.append(compare.Margin(what, gaps))
+        quantity = f"{name}: log RMSE, best step size - preconditioned"
+        margins.append(compare.Margin(quantity, gaps))
         sizes = sorted({best["step_size"] for _, best in pairs})
         alphas = ", ".join(map("{:g}".format, sizes))
         for place, which, paper in (
@@ -132,9 +134,9 @@ def app_b(records: list[Record]) -> Finding:
     for name, column in columns.items():
         sizes = group_by(lambda record: record.document["states"], groups[name])
         for states, runs in sorted(sizes.items()):
-            what = f"{name}, {states} states: growth of the relative distance"
+            quantity = f"{name}, {states} states: growth of the relative distance"
             growths = readings.by_seed(runs, _growth(column))
-            margins.append(compare.margin_below(what, growths, most))
+            margins.append(compare.margin_below(quantity, growths, most))
     note = (
         "total variation to the target for DMALA, to its own enumerated law for DULA, over that of "
         "as many independent draws: its growth from a tenth of the steps to all, in logarithms"

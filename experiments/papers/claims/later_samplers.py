@@ -39,9 +39,9 @@ def later_paths(records: list[Record]) -> Finding:
             continue
         named = {name: mixed[name] for name in (*OURS, *THEIRS)}
         values = readings.by_sampler_and_seed(named, _log_ess_per_iteration)
-        what = f"log ESS/iteration on {target}"
-        margins += compare.differences(what, values, product(OURS, THEIRS))
-        shown += numbers(f"{what}: {{}}", values)
+        quantity = f"log ESS/iteration on {target}"
+        margins += compare.differences(quantity, values, product(OURS, THEIRS))
+        shown += numbers(f"{quantity}: {{}}", values)
     if not margins:
         raise LookupError("no target on which the chains of pafs, dlmc, gwg and dmala agree")
     return Finding(margins, shown, "the worst site; where the chains of all agree")

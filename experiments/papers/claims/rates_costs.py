@@ -29,7 +29,7 @@ def judge_time_ratio(records: list[Record], data: str) -> Finding:
         seconds, our_seconds = map(estimates.step_seconds, (gibbs[seed], ours[seed]))
         times.append(samples / PAPER_SAMPLE_COUNT * seconds / our_seconds)
     paper, censored = published_mean("rates_fig2", "times_faster", data), len(times) - reached
-    what = f"log(times faster) - log {paper:g}"
+    quantity = f"log(times faster) - log {paper:g}"
     values = tuple(math.log(time / paper) for time in times)
     few = f", at least ({censored} of {len(times)} never got there)" if censored else ""
     here = estimates.estimate(times)
@@ -38,7 +38,7 @@ def judge_time_ratio(records: list[Record], data: str) -> Finding:
         f"ratio of the seconds to reach the ISL of {PAPER_SAMPLE_COUNT} rates-FPCD samples, "
         "Gibbs / rates-FPCD, each model with its own seconds per sample"
     )
-    return Finding([compare.Margin(what, values, at_least=censored > 0)], [number], note)
+    return Finding([compare.Margin(quantity, values, at_least=censored > 0)], [number], note)
 
 
 def _samples_to(record: Record, level: float) -> tuple[float, bool]:
@@ -55,7 +55,7 @@ def _samples_to(record: Record, level: float) -> tuple[float, bool]:
     return float(np.exp(np.interp(level, isl[around], np.log(steps[around])))), True
 
 
-def cost(records: list[Record]) -> Finding:
+def judge_cost(records: list[Record]) -> Finding:
     """At equal k, a sample of rates-FPCD costs about 2 (USPS) and 7 (MNIST) times one of Gibbs."""
     margins, shown = [], []
     factor = thresholds.SAMPLE_COST.value()
@@ -70,9 +70,9 @@ def cost(records: list[Record]) -> Finding:
             readings.paired_ratios(values[FPCD], values[GIBBS]),
             published_mean("rates_cost", data),
         )
-        what = f"{data.upper()}: log(time of rates-FPCD / Gibbs)"
+        quantity = f"{data.upper()}: log(time of rates-FPCD / Gibbs)"
         margins += compare.equivalence(
-            what, readings.logs(times), math.log(paper), math.log(factor)
+            quantity, readings.logs(times), math.log(paper), math.log(factor)
         )
         text = f"{data.upper()}: time of rates-FPCD / Gibbs"
         here = estimates.estimate(times.values())

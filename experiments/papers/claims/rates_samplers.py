@@ -1,6 +1,7 @@
 """Claims of Breuleux et al. (2011), Section 5.1: the ISL of the samples of four samplers."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from latticework.experiments.papers.claims import compare, readings, thresholds
 from latticework.experiments.papers.claims.verdict import Finding, Number, numbers
@@ -16,6 +17,7 @@ GIBBS, SP, HERDING, FPCD = NAMES = ("Block Gibbs", "SP", "rates-herding", "rates
 PAPER_SAMPLE_COUNT = 100  # samples: "100 samples from rates-FPCD"
 FIRST, EARLY = (2, 9), (10, 100)  # samples; the first one of a curve is near the start
 AHEAD = ((FPCD, SP), (HERDING, SP), (FPCD, GIBBS), (HERDING, GIBBS))
+MIN_KINDS = 3  # kinds of trained models, to say "regardless of the trained model"
 LAST = "ISL of the test rows under all samples"
 SAMPLES = "ISL of {} samples"
 
@@ -57,8 +59,8 @@ def herding_first(
     spans, margins = [], []
     for first, end in windows:
         lead = readings.final_values(records, (HERDING, FPCD), "isl", _mean_isl(first, end))
-        what = f"ISL at {first} to {end} samples"
-        margins += compare.differences(what, lead, [(HERDING, FPCD)])
+        quantity = f"ISL at {first} to {end} samples"
+        margins += compare.differences(quantity, lead, [(HERDING, FPCD)])
         spans.append(f"{first} to {end}")
     points = " and ".join(spans)
     return Finding(margins, note=f"the larger mean ISL over the curve points at {points} samples")
@@ -102,43 +104,55 @@ def hundred_beat_all(records: list[Record]) -> Finding:
         Number(f"ISL of {few:g} samples of rates-FPCD", estimate(ours.values())),
         Number(f"ISL of {many:,.0f} samples of Gibbs", estimate(gibbs.values())),
     ]
-    what = f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs"
-    return Finding([compare.difference(what, ours, gibbs)], shown, "ISL of the test rows")
+    quantity = f"ISL, {few:g} samples of rates-FPCD - {many:,.0f} of Gibbs"
+    return Finding([compare.difference(quantity, ours, gibbs)], shown, "ISL of the test rows")
 
 
 def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Finding:
     """For each of `pairs`, how far the first sampler ends above the second, by model.
 
-    The models were trained by several methods, and differ in size and length of training. Each is
-    one value.
+    The models were trained by several methods, and differ in size and learning rate. Each is one
+    value.
     """
     groups = readings.records_by_sampler(records, NAMES, ["isl"])
     last, by_model = readings.last_value("isl"), {}
     for name in NAMES:
         by_model[name] = {_describe_training(record): last(record) for record in groups[name]}
     models = sorted(set.intersection(*map(set, by_model.values())))
-    methods = sorted({model[0] for model in models})
-    if not {"cd", "sml", "fpcd"} <= set(methods):
-        raise LookupError("no model of cd, sml and fpcd that all four samplers were run on")
+    kinds = sorted({model.kind for model in models})
+    if len(kinds) < MIN_KINDS:
+        raise LookupError(
+            f"{len(kinds)} kinds of models that all four samplers were run on; {MIN_KINDS} or more "
+            "are needed"
+        )
     numbered = {}
     for name, isl in by_model.items():
         numbered[name] = dict(enumerate(isl[model] for model in models))
     margins, shown = compare.differences("ISL", numbered, pairs), []
     for (ours, theirs), margin in zip(pairs, margins, strict=True):
         ahead = sum(value > 0 for value in margin.values)
-        what = f"models on which {ours} ends above {theirs}, of {len(models)}"
-        shown.append(Number(what, Estimate(ahead)))
-    for method in methods:
-        trained = [model for model in models if model[0] == method]
+        quantity = f"models on which {ours} ends above {theirs}, of {len(models)}"
+        shown.append(Number(quantity, Estimate(ahead)))
+    for kind in kinds:
+        alike = [model for model in models if model.kind == kind]
         for name in NAMES:
-            here = estimate(by_model[name][model] for model in trained)
-            shown.append(Number(f"last ISL by {method.upper()}: {name}", here))
-    note = f"last ISL; spread over {len(models)} models by {', '.join(methods)}"
+            here = estimate(by_model[name][model] for model in alike)
+            shown.append(Number(f"last ISL by {kind}: {name}", here))
+    note = f"last ISL; spread over {len(models)} models of {len(kinds)} kinds"
     return Finding(margins, shown, note)
 
 
-def _describe_training(record: Record) -> tuple[str, int, float, int]:
-    """The settings that tell models apart: method, hidden units, epochs and training seed."""
+class TrainedModel(NamedTuple):
+    """The settings that tell trained models apart."""
+
+    kind: str  # method, hidden units, learning rate
+    seed: int
+
+
+def _describe_training(record: Record) -> TrainedModel:
     pretrain = record.config["task"]["pretrain"]
+    rate = f"{pretrain['learning_rate']:g}"
+    decay = "decreasing" if pretrain["linear_decay"] else "constant"
     method, hidden = record.choices["negatives"], record.config["model"]["hidden"]
-    return method, hidden, pretrain["epochs"], record.config["model_seed"]
+    kind = f"{method.upper()}, {hidden} units, rate {rate}, {decay}"
+    return TrainedModel(kind, record.config["model_seed"])

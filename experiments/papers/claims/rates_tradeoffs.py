@@ -36,8 +36,8 @@ def improves(records: list[Record]) -> Finding:
         before = readings.by_seed(runs, _lower_likelihood("before"))
         after = readings.by_seed(runs, _lower_likelihood("after"))
         changes[size] = readings.paired_differences(after, before)
-        what = f"nats that the log-likelihood gains, fast step size {size:g}"
-        shown.append(Number(what, estimate(changes[size].values())))
+        quantity = f"nats that the log-likelihood gains, fast step size {size:g}"
+        shown.append(Number(quantity, estimate(changes[size].values())))
     if IMPROVING_STEP not in changes:
         raise LookupError(f"no record with fast step size {IMPROVING_STEP:g}")
     margin = compare.positive(
@@ -75,9 +75,9 @@ def distance_grows_with_root(records: list[Record]) -> Finding:
         values = [distances[size][seed] for size in distances]
         exponents[seed] = float(np.polyfit(np.log(list(distances)), np.log(values), 1)[0])
     tolerance = thresholds.ROOT.value()
-    what = "exponent of the distance over the fast step size"
-    margins = compare.equivalence(what, exponents, 0.5, tolerance)
-    shown = [Number(what, estimate(exponents.values()), Estimate(0.5))]
+    quantity = "exponent of the distance over the fast step size"
+    margins = compare.equivalence(quantity, exponents, 0.5, tolerance)
+    shown = [Number(quantity, estimate(exponents.values()), Estimate(0.5))]
     for size, of_seed in distances.items():
         text = f"distance from the model, fast step size {size:g}"
         shown.append(Number(text, estimate(of_seed.values())))
@@ -96,12 +96,12 @@ def stays_faithful(records: list[Record]) -> Finding:
         if not runs:
             raise LookupError(f"no record of {GIBBS} at temperature {temperature:g}")
         hot = readings.by_seed(runs, spurious)
-        what = f"share of spurious samples, {GIBBS} at T = {temperature:g}"
-        shown.append(Number(what, estimate(hot.values())))
+        quantity = f"share of spurious samples, {GIBBS} at T = {temperature:g}"
+        shown.append(Number(quantity, estimate(hot.values())))
         isl = readings.by_seed(runs, readings.last_value("isl"))
         shown.append(Number(f"ISL, {GIBBS} at T = {temperature:g}", estimate(isl.values())))
         if temperature > 1:
-            margins.append(compare.difference(f"{what} - {FPCD}", hot, ours))
+            margins.append(compare.difference(f"{quantity} - {FPCD}", hot, ours))
     note = "spurious: further from all training rows than 95 % of the test rows are; our measure"
     return Finding(margins, shown, note)
 
@@ -111,8 +111,8 @@ def spurious_grow(records: list[Record]) -> Finding:
     margins, shown = [], []
     for name, sizes in _spurious_by_size(records).items():
         first, last = min(sizes), max(sizes)
-        what = f"share of spurious samples of {name}, fast step size {last:g} - {first:g}"
-        margins.append(compare.difference(what, sizes[last], sizes[first]))
+        quantity = f"share of spurious samples of {name}, fast step size {last:g} - {first:g}"
+        margins.append(compare.difference(quantity, sizes[last], sizes[first]))
         for size in (first, last):
             text = f"share of spurious samples of {name}, fast step size {size:g}"
             shown.append(Number(text, estimate(sizes[size].values())))
@@ -152,8 +152,8 @@ def herding_is_robust(records: list[Record]) -> Finding:
         if not large > best:
             raise LookupError(f"the best fast step size of {name} is the largest that was run")
         losses[name] = readings.paired_differences(isl[best], isl[large])
-        what = f"nats that {name} loses with a fast step size of {large:g} instead of {best:g}"
-        shown.append(Number(what, estimate(losses[name].values())))
+        quantity = f"nats that {name} loses with a fast step size of {large:g} instead of {best:g}"
+        shown.append(Number(quantity, estimate(losses[name].values())))
     margin = compare.difference(
         f"loss by large steps, {FPCD} - {HERDING}", losses[FPCD], losses[HERDING]
     )
@@ -167,7 +167,7 @@ def similar_cost(records: list[Record]) -> Finding:
     seconds = readings.by_sampler_and_seed(groups, readings.run_json_value("seconds_per_step"))
     ratios = readings.paired_ratios(seconds[HERDING], seconds[FPCD])
     factor = thresholds.TIME.value()
-    what = f"time of a sample, {HERDING} / {FPCD}"
-    margins = compare.equivalence(f"log({what})", readings.logs(ratios), 0.0, math.log(factor))
+    quantity = f"time of a sample, {HERDING} / {FPCD}"
+    margins = compare.equivalence(f"log({quantity})", readings.logs(ratios), 0.0, math.log(factor))
     note = f"each with the settings of Figure 2; similar: within a factor of {factor:g}"
-    return Finding(margins, [Number(what, estimate(ratios.values()))], note)
+    return Finding(margins, [Number(quantity, estimate(ratios.values()))], note)

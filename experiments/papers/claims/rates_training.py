@@ -34,13 +34,13 @@ def stuck_after_cd(records: list[Record]) -> Finding:
     commonest = readings.run_json_value("commonest_share")
     share = {name: _by_model(records, "cd", name, MEAN, commonest) for name in PAIR}
     narrow = thresholds.NARROW_MODE_SHARE.value()
-    what = "models by CD: share of the commonest sample of"
+    quantity = "models by CD: share of the commonest sample of"
     margins = [
-        compare.margin_above(f"{what} {GIBBS}", share[GIBBS], narrow),
-        compare.margin_below(f"{what} {OURS}", share[OURS], narrow),
+        compare.margin_above(f"{quantity} {GIBBS}", share[GIBBS], narrow),
+        compare.margin_below(f"{quantity} {OURS}", share[OURS], narrow),
     ]
     note = f"narrow mode: one state in {narrow:.0%} of the samples, our threshold"
-    return _indicate(margins, numbers(f"{what} {{}}", share), note)
+    return _indicate(margins, numbers(f"{quantity} {{}}", share), note)
 
 
 def depends_on_start(records: list[Record]) -> Finding:
@@ -54,8 +54,8 @@ def depends_on_start(records: list[Record]) -> Finding:
     last: dict[tuple[str, str, str], readings.Seeds] = {}
     for method, name, start in product(METHODS, PAIR, START):
         seeds = _by_model(records, method, name, start, late)
-        what = f"last ISL by {method.upper()}: {name}, {START[start]}"
-        shown.append(Number(what, estimate(seeds.values())))
+        quantity = f"last ISL by {method.upper()}: {name}, {START[start]}"
+        shown.append(Number(quantity, estimate(seeds.values())))
         last[method, name, start] = seeds
     apart, fall = {}, {}
     for name in PAIR:
@@ -70,23 +70,25 @@ def depends_on_start(records: list[Record]) -> Finding:
             for name in (OURS, GIBBS)
         )
         behind[method] = readings.paired_differences(ours, theirs)
-    what, few = "|last ISL, data mean - uniform start|", PAPER_SAMPLE_COUNT
+    quantity, few = "|last ISL, data mean - uniform start|", PAPER_SAMPLE_COUNT
     nats = thresholds.STUCK_NATS.value()
     margins = [
-        compare.margin_above(f"models by CD: {what} of {GIBBS}", apart[GIBBS], nats),
-        compare.margin_below(f"models by CD: {what} of {OURS}", apart[OURS], nats),
+        compare.margin_above(f"models by CD: {quantity} of {GIBBS}", apart[GIBBS], nats),
+        compare.margin_below(f"models by CD: {quantity} of {OURS}", apart[OURS], nats),
         compare.positive(f"models by CD: ISL of {GIBBS}, {few} samples - all", fall[GIBBS]),
         compare.positive(f"models by CD: ISL of {OURS}, all samples - {few}", rise),
         compare.positive(f"models by CD: {BEHIND}", behind["cd"]),
     ]
     for method in METHODS[1:]:
-        what = f"({BEHIND}) by CD - by {method.upper()}"
-        margins.append(compare.difference(what, behind["cd"], behind[method]))
+        quantity = f"({BEHIND}) by CD - by {method.upper()}"
+        margins.append(compare.difference(quantity, behind["cd"], behind[method]))
     count = 0
     for seed, gap in behind["cd"].items():
         count += gap > 0 and fall[GIBBS][seed] > 0 and apart[GIBBS][seed] > nats
-    what = f"models by CD on which Gibbs depends on its start, falls and ends below, of {len(gaps)}"
-    shown.insert(0, Number(what, Estimate(count)))
+    quantity = (
+        f"models by CD on which Gibbs depends on its start, falls and ends below, of {len(gaps)}"
+    )
+    shown.insert(0, Number(quantity, Estimate(count)))
     note = f"spread over models; stuck: two starts differ by {nats:g} nats or more, our threshold"
     return _indicate(margins, shown, note)
 
@@ -109,9 +111,9 @@ def zeros_after_cd(records: list[Record]) -> Finding:
         Number("models by CD: share of words in the commonest sample", estimate(on.values())),
         Number("models by CD: share of the commonest sample", estimate(share.values())),
     ]
-    what = "models by CD: share of blank samples of Gibbs"
+    quantity = "models by CD: share of blank samples of Gibbs"
     note = f"blank: at most {most:.1%} of the words, if that is the commonest sample; our threshold"
-    margin = compare.margin_above(what, blank, thresholds.NARROW_MODE_SHARE.value())
+    margin = compare.margin_above(quantity, blank, thresholds.NARROW_MODE_SHARE.value())
     return _indicate([margin], shown, note)
 
 
@@ -137,9 +139,9 @@ def consistency(records: list[Record]) -> Finding:
             median = float(np.median([isl[model] for model in models]))
             away[name] = {model: abs(isl[model] - median) for model in models}
         where = f"models by {method.upper()}"
-        what = f"{where}: |last ISL - its median|, Gibbs - rates-FPCD"
+        quantity = f"{where}: |last ISL - its median|, Gibbs - rates-FPCD"
         margins.append(compare.difference(f"{where}: {BEHIND}", values[OURS], values[GIBBS]))
-        margins.append(compare.difference(what, away[GIBBS], away[OURS]))
+        margins.append(compare.difference(quantity, away[GIBBS], away[OURS]))
         shown += numbers(f"last ISL by {method.upper()}: {{}}", values)
     return _indicate(margins, shown, "spread over models, chains from the data mean")
 

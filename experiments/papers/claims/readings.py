@@ -213,7 +213,7 @@ def undisturbed_seconds(
     return times
 
 
-def seconds_per_step(groups: Mapping[str, list[Record]]) -> dict[str, float]:
+def seconds_per_step_of_samplers(groups: Mapping[str, list[Record]]) -> dict[str, float]:
     """Seconds per step of each sampler: the median of `step_seconds` over its undisturbed runs.
 
     Only seeds that all samplers have count, because the others may have run on another machine.
@@ -235,7 +235,7 @@ def values_at_common_end(
     Returns that value and the values of `column`. `axis` is step or seconds. Seconds are converted
     to steps by `seconds_per_step`.
     """
-    cost = seconds_per_step(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
+    cost = seconds_per_step_of_samplers(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
     reached = {name: shortest(group, "step") * cost[name] for name, group in groups.items()}
     place, values = min(reached.values()), {}
     for name, group in groups.items():

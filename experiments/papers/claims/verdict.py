@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 class Number:
     """A quantity as measured here, and as printed in the paper (None if it is not)."""
 
-    what: str
+    quantity: str
     here: Estimate | None
     paper: Estimate | None = None
 
@@ -84,14 +84,14 @@ class Finding:
 
 
 def numbers(
-    what: str,
+    quantity: str,
     values: Mapping[str, Seeds],
     paper: Callable[[str], Estimate | None] = lambda name: None,
 ) -> list[Number]:
-    """The values of each sampler beside the paper's; its name replaces `{}` in `what`."""
+    """The values of each sampler beside the paper's; its name replaces `{}` in `quantity`."""
     rows = []
     for name, seeds in values.items():
-        rows.append(Number(what.format(name), estimate(seeds.values()), paper(name)))
+        rows.append(Number(quantity.format(name), estimate(seeds.values()), paper(name)))
     return rows
 
 
@@ -114,11 +114,11 @@ def _describe_needs(margins: Sequence[Margin]) -> str:
 def _describe_need(margin: Margin, count: int) -> str:
     """The runs that would decide this margin, one of `count`."""
     if not np.isfinite(margin.values).all():
-        return f"{margin.what} is undefined in some runs"
+        return f"{margin.quantity} is undefined in some runs"
     if margin.at_least and margin.mean <= 0:
-        return f"{margin.what} has only a lower bound: longer runs"
+        return f"{margin.quantity} has only a lower bound: longer runs"
     if len(margin.values) < 2 and not margin.ends:
-        return f"{margin.what} has a single run: more seeds"
+        return f"{margin.quantity} has a single run: more seeds"
     seeds = margin.seeds_needed(count)
     if seeds:
         return f"{margin.text()}: about {seeds} seeds"

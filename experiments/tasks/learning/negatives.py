@@ -178,15 +178,17 @@ class FastPersistent(Negatives):
         self, memory: Fast, model: EnergyModel, positive: Tensor, rng: Generator
     ) -> tuple[Tensor, Fast]:
         state, moved, fast = memory
-        for target, own, change in zip(moved.parameters(), model.parameters(), fast, strict=True):
-            torch.add(own, change, out=target.data)
+        for target, parameter, change in zip(
+            moved.parameters(), model.parameters(), fast, strict=True
+        ):
+            torch.add(parameter, change, out=target.data)
         state, _ = self.sampler.step(self.sampler.refresh(state, moved), moved, rng)
         return state.x, (state, moved, fast)
 
     def learn(self, memory: Fast, model: EnergyModel) -> Fast:
-        for change, own in zip(memory[2], model.parameters(), strict=True):
-            assert own.grad is not None
-            change.mul_(self.decay).sub_(own.grad, alpha=self.fast_step_size)
+        for change, parameter in zip(memory[2], model.parameters(), strict=True):
+            assert parameter.grad is not None
+            change.mul_(self.decay).sub_(parameter.grad, alpha=self.fast_step_size)
         return memory
 
 

@@ -44,10 +44,10 @@ def snapshots(
     sampler used in learning. Raises ValueError without data.
     """
     data = require_data(data)
-    wanted = _settings(run.config, KEY, data.fingerprint)
+    wanted = _learning_settings(run.config, KEY, data.fingerprint)
     for record in _finished(run, experiment):
-        found = _settings(record.config, "task", record.document["data"]["fingerprint"])
-        if identity(found) == identity(wanted):
+        settings = _learning_settings(record.config, "task", record.document["data"]["fingerprint"])
+        if identity(settings) == identity(wanted):
             assert isinstance(record.path, Path)
             run.note(learned_by=str(record.path.relative_to(run.outputs)))
             return {file.stem: load_file(file) for file in sorted(record.path.glob(FILES))}
@@ -89,14 +89,14 @@ def last(*, model: EnergyModel, run: Run, **settings: Any) -> EnergyModel:
     return model.requires_grad_(False)
 
 
-def _settings(config: dict[str, Any], key: str, fingerprint: str) -> dict[str, Any]:
+def _learning_settings(config: dict[str, Any], key: str, fingerprint: str) -> dict[str, Any]:
     """The configuration of the run that learns; the task's settings are at `config[key]`.
 
     Without the engine: networks have none that is compiled.
     """
-    kept = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
+    parts = {name: config[name] for name in ("model", "sampler", "seed", "model_seed")}
     data = {**config["data"], "fingerprint": fingerprint}
-    return {**kept, "data": data, "task": config[key]}
+    return {**parts, "data": data, "task": config[key]}
 
 
 def _finished(run: Run, experiment: str) -> list[Record]:

@@ -78,7 +78,7 @@ class Annealer:
         run, every, kernel = self.run, self.budget.every, kernels[0]
         betas = betas.to(run.device)
         with torch.no_grad():
-            memory = Passage(annealing.start(kernel, self.path, x, betas), run.rng(name))
+            memory = Passage(annealing.start_annealing(kernel, self.path, x, betas), run.rng(name))
         step = None
         for block in run.resumable(memory, name, total=len(kernels)):
             with torch.no_grad():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from latticework.experiments.records.estimates import finite
+from latticework.experiments.records.estimates import finite_or_none
 from latticework.experiments.runs.run import Run
 from latticework.samplers.tempered import LadderState
 from latticework.sampling.diagnostics import MIN_DRAWS, convergence
@@ -21,7 +21,7 @@ def note_ladders(state: LadderState, levels: list[Levels], steps: int, run: Run)
     if (log_z := ladders.log_z) is not None:
         numbers = log_z._asdict()
         doubt = numbers.pop("doubt")
-        noted = {name: finite(value) for name, value in numbers.items()}
+        noted = {name: finite_or_none(value) for name, value in numbers.items()}
         run.note(log_z={**noted, "doubt": doubt})
     run.note(barrier=ladders.barrier, round_trips=int(ladders.trips.sum()))
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(ladders).items()})
@@ -32,7 +32,7 @@ def ladders_of(state: LadderState, levels: list[Levels], steps: int) -> Ladders:
     return Ladders.from_draws(state, levels, state.trips, steps)
 
 
-def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
+def store_arrays(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
     """Save the metrics' arrays, and the diagnostics of a trace if it is long enough for them.
 
     Returns whether diagnostics were saved.
@@ -51,7 +51,7 @@ def store(metrics: Sequence[Metric], carries: Sequence[Any], run: Run) -> bool:
     return diagnosed
 
 
-def errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float]:
+def last_errors(metrics: Sequence[Metric], carries: Sequence[Any]) -> dict[str, float]:
     """The standard errors over chains of the last readings, by name, where they are known."""
     parts = [metric.errors(carry) for metric, carry in zip(metrics, carries, strict=True)]
     error_by_name = {name: float(value) for part in parts for name, value in part.items()}

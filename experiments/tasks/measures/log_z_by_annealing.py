@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from latticework.data.base import Dataset
-from latticework.experiments.records.estimates import finite
+from latticework.experiments.records.estimates import finite_or_none
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.annealer import Annealer, kernel_for_path, log_odds
@@ -49,13 +49,13 @@ def by_annealing(
     low, high = normaliser.interval
     run.note(
         log_z_low=base + low,
-        log_z_high=finite(base + high),
+        log_z_high=finite_or_none(base + high),
         log_z_at_least=base + normaliser.at_least,
         effective_of=normaliser.chains,
     )
     counted = path(count.model, log_odds(data)).with_soft_zeros().to(run.device)
     x = annealed.draw(budget.chains, run.rng("cost"))
-    chains = annealing.start(kernel, counted, x, ladder)
+    chains = annealing.start_annealing(kernel, counted, x, ladder)
     count.evaluations = 0.0
     annealing.advance(chains, kernel, counted, ladder, run.rng("cost"), runs)
     each = count.evaluations or float(budget.chains)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from latticework.experiments.records.estimates import finite
+from latticework.experiments.records.estimates import finite_or_none
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.measures.chain_results import ladders_of
@@ -80,8 +80,8 @@ def by_tempering(
     run.save("ladders", **{name: np.asarray(value) for name, value in vars(ladders).items()})
     run.note(
         log_z=estimate.value,
-        log_z_low=finite(low),
-        log_z_high=finite(high),
+        log_z_low=finite_or_none(low),
+        log_z_high=finite_or_none(high),
         log_z_forward=estimate.forward,
         log_z_backward=estimate.backward,
         plain=plain,

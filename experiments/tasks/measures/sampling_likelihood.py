@@ -82,8 +82,8 @@ def best_beta(histogram: Tensor) -> float:
     grid = np.linspace(0, LARGEST_LOG_ODDS, GRID)
     best = int(np.argmin([loss(log_odds) for log_odds in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
-    return float(1 / (1 + np.exp(-found.x)))
+    optimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+    return float(1 / (1 + np.exp(-optimum.x)))
 
 
 def _from_nearest(histogram: Tensor) -> tuple[Tensor, Tensor]:

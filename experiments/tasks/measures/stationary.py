@@ -150,7 +150,7 @@ def _exp(value: float) -> float:
 
 
 @torch.no_grad()
-def bounds(model: EnergyModel) -> Bounds:
+def bias_bounds(model: EnergyModel) -> Bounds:
     """The bounds for a float64 model with `log_quadratic()`, by enumerating its states.
 
     Raises ValueError for a model without it.

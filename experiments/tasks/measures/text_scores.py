@@ -99,8 +99,12 @@ def scores(
     Corpus BLEU uses the references of all corpora together.
     """
     percent_by_name = {"self_bleu": self_bleu(sentences)}
-    tables = {name: References(kept) for name, kept in references.items()}
+    tables = {
+        name: References(sentences_of_corpus) for name, sentences_of_corpus in references.items()
+    }
     for name, table in {"self": None, **tables}.items():
         percent_by_name |= {f"{name}_{n}": unique(sentences, n, table) for n in (2, 3)}
-    everything = References(sentence for kept in references.values() for sentence in kept)
+    everything = References(
+        sentence for sentences_of_corpus in references.values() for sentence in sentences_of_corpus
+    )
     return percent_by_name | {"corpus_bleu": bleu(sentences, everything)}

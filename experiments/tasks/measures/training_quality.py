@@ -52,8 +52,8 @@ class TrainingQuality:
         counts = vars(self).copy()
         del counts["kernel"], counts["path"]
         require_count(**counts)
-        rounds, rest = divmod(self.gibbs_samples, self.gibbs_chains)
-        if rest or self.gibbs_steps % rounds:
+        rounds, remainder = divmod(self.gibbs_samples, self.gibbs_chains)
+        if remainder or self.gibbs_steps % rounds:
             raise ValueError(
                 "gibbs_samples must be a multiple of gibbs_chains, and gibbs_steps one of their "
                 f"ratio, got {self.gibbs_samples}, {self.gibbs_chains} and {self.gibbs_steps}"

@@ -10,11 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import pandas as pd
 import pytest
-from command import command_line
+from command import SMALL, command_line, only, results
 from fakes import fake
+from kills import cut_short, flip_a_byte
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
@@ -25,12 +27,20 @@ from latticework.experiments.papers.drawn import Picture
 from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.papers.rendering import save_figure, write_table
 from latticework.experiments.papers.report_builder import build_report
-from latticework.experiments.papers.report_figures import draw
+from latticework.experiments.papers.report_figures import draw_experiment
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
-from latticework.experiments.records.archive import write_archive
+from latticework.experiments.records.archive import DamagedError, write_archive
 from latticework.experiments.records.identity import DIGEST_CHARACTERS
-from latticework.experiments.records.record import OPTIONAL, PARTS, Record, load_record, open_record
+from latticework.experiments.records.record import (
+    OPTIONAL,
+    PARTS,
+    Record,
+    describe_damage,
+    load_record,
+    open_record,
+)
 from latticework.experiments.runs import errors
+from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.sweeps import declared_sweep
 
 RUN = {
@@ -152,7 +162,7 @@ def test_a_figure_that_cannot_be_written_stops_no_other(monkeypatch):
         "good": {"_target_": "test_figure_files.fine"},
     }})  # fmt: skip
     monkeypatch.setattr(Record, "fingerprint", "")
-    made = draw(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
+    made = draw_experiment(ExperimentStatus("some", "paper", config, "outputs", (), [fake()]))
     assert [picture.name for picture in made.pictures] == ["good"]
     assert made.failed == made.reasons_not_made
     assert made.failed[0].startswith("bad was not made: ValueError")
@@ -321,3 +331,51 @@ def test_a_damaged_matrix_of_reviews_is_made_again(tmp_path, caplog):
     again = reviews._load_cached(file)
     assert "is damaged" in caplog.text
     assert [part.tolist() for part in again] == [part.tolist() for part in first]
+
+
+# Records that are damaged are set aside and made again.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "harm", "told"),
+    [
+        ("metrics.csv", cut_short, "metrics.csv is changed"),
+        ("last.npz", flip_a_byte, "last.npz is changed"),
+        ("last.npz", Path.unlink, "last.npz is missing"),
+        ("run.json", cut_short, "run.json cannot be read"),
+    ],
+)
+def test_a_damaged_record_is_named_set_aside_and_made_again(outputs, name, harm, told):
+    before = results(only(outputs))
+    path = only(outputs).path
+    harm(path / name)
+    harmed = (path / "metrics.csv").read_bytes()
+    assert told in describe_damage(path)
+    with pytest.raises(DamagedError, match=f"is damaged: {told}"):
+        load_record(path)
+    assert command_line(*SMALL, "hydra/job_logging=default", outputs=outputs) == 0
+    assert f"is damaged: {told}" in (path / "run.log").read_text()
+    assert results(only(outputs)) == before
+    (aside,) = [file.parent for file in (outputs / "superseded").rglob("run.json")]
+    assert (aside / "metrics.csv").read_bytes() == harmed
+
+
+@pytest.mark.slow
+def test_a_forced_run_moves_the_record_only_once_it_can_start(outputs, monkeypatch):
+    before = results(only(outputs))
+
+    def fails(*args, **named):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latticework.models.ising.Lattice.__init__", fails)
+        assert command_line(*SMALL, "force=true", outputs=outputs) == 1
+    assert results(only(outputs)) == {**before, "error.txt": ANY}
+    assert not (outputs / "superseded").exists()
+    # A kill may leave checkpoints beside run.json: a forced run does not resume from them.
+    run = Run(only(outputs).path, config=only(outputs).config)
+    run.checkpoints.write({"loop": "sampling", "iteration": 1})
+    assert command_line(*SMALL, "force=true", outputs=outputs) == 0
+    assert results(only(outputs)) == before
+    assert len(list((outputs / "superseded").rglob("run.json"))) == 1

@@ -1,20 +1,28 @@
-"""Shared artifacts: made once, reused, and never left half-made."""
+"""Files of a run and shared artifacts: made once, reused, never half-made; full disks; no code."""
 
+import ast
 import hashlib
 import json
 import os
+import resource
 import threading
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 from latticework.data.digits import Digits
+from latticework.experiments.runs import storage
+from latticework.experiments.runs.errors import UnwritableError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import hash_model, load_or_make_artifact
 from latticework.experiments.tasks.target import pretrained
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.block_gibbs import BlockGibbs
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -148,3 +156,92 @@ def test_a_trained_model_is_shared_by_all_seeds(tmp_path):
         model = RBM(64, 5)
     pretrained(model=model, data=data, run=other, sampler=BlockGibbs(), **settings)
     assert not torch.equal(model.weight, models[0].weight)
+
+
+# A file that finds no room.
+
+
+@contextmanager
+def full(size=2000):
+    """No file may grow beyond `size` bytes; the system then refuses as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def tree(folder):
+    """Every file below `folder` but locks, and what is in it."""
+    return {f: f.read_bytes() for f in folder.rglob("*") if f.is_file() and f.name != ".lock"}
+
+
+def noise(seed):
+    return torch.randn(40, 50, generator=torch.Generator().manual_seed(seed))
+
+
+# Each writes a file of several kilobytes, the same one at each call.
+WRITERS = {
+    "npz": lambda run, seed: run.save("last", x=noise(seed)),
+    "safetensors": lambda run, seed: run.save_tensors("model", {"x": noise(seed)}),
+    "checkpoint": lambda run, seed: run.checkpoints.write(
+        {"loop": "work", "iteration": 1, "memory": {"x": noise(seed)}}
+    ),
+    "text": lambda run, seed: storage.write_atomically(
+        run.path / "tuned.yaml", str(noise(seed).tolist())
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_that_finds_no_room_leaves_the_one_before_it(kind, tmp_path):
+    run, write = Run(tmp_path), WRITERS[kind]
+    with full(), pytest.raises(UnwritableError, match="^could not write .*: File too large"):
+        write(run, 0)
+    assert not tree(tmp_path)
+    write(run, 0)
+    before = tree(tmp_path)
+    with full(), pytest.raises(UnwritableError):
+        write(run, 1)
+    assert tree(tmp_path) == before
+    write(run, 1)
+    assert tree(tmp_path).keys() == before.keys()
+    assert tree(tmp_path) != before
+
+
+@pytest.mark.slow
+def test_an_artifact_and_a_row_that_find_no_room_are_named(tmp_path):
+    run = Run(tmp_path, outputs=tmp_path)
+    with full(), pytest.raises(UnwritableError, match="^could not write .*tensors.safetensors"):
+        load_or_make_artifact(run, "thing", {}, lambda: {"x": noise(0)})
+    assert not list(tmp_path.rglob("*.partial"))
+    assert torch.equal(
+        load_or_make_artifact(run, "thing", {}, lambda: {"x": noise(1)})["x"], noise(1)
+    )
+    run.log(0, value=1.0)
+    with full(20), pytest.raises(UnwritableError, match="^could not write .*metrics.csv: "):
+        run.log(1, value=1.0)
+
+
+# What is read.
+
+
+@pytest.mark.slow
+def test_nothing_that_is_read_can_run_code_or_write_elsewhere():
+    calls = {"load": 0}
+    for folder in ("data", "models", "samplers", "sampling", "experiments", "scripts", "workshop"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                assert not {"pickle", "dill", "cloudpickle", "shelve"} & set(names), file
+                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                    continue
+                assert node.func.attr not in ("extractall", "extract", "unpack_archive"), file
+                given = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                assert given.get("allow_pickle", "False") == "False", file
+                if ast.unparse(node.func) == "torch.load":
+                    calls["load"] += 1
+                    assert given["weights_only"] == "True", file
+    assert calls["load"], "the check looks at what is there"

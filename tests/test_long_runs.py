@@ -1,0 +1,379 @@
+"""Long runs of `latticework.sample`: blocks, Ctrl-C, until and budget, keep, `continue_`."""
+
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import latticework as lw
+from latticework.samplers import NAMES
+from latticework.sampling import progress, sampling_run
+from latticework.sampling.codes import PlainCode
+from latticework.sampling.stored_draws import LazyArray, StoredDraws
+from latticework.sampling.targets import why_unsupported
+
+pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
+RING = lw.Graph([[i, (i + 1) % 6] for i in range(6)], 0.2, bias=0.1)
+RBM = lw.RBM(visible=12, hidden=3)
+POTTS = lw.GraphPotts([[i, i + 1] for i in range(4)], 0.4, 3)
+PATH = lw.Graph([[i, i + 1] for i in range(11)], 0.2)
+
+
+def names_for(model):
+    return [
+        name for name in NAMES if not why_unsupported(lw.sampling.naming.parse_sampler(name), model)
+    ]
+
+
+def same_run(one, other):
+    assert torch.equal(one.draws, other.draws)
+    torch.testing.assert_close(one.log_prob, other.log_prob)
+    torch.testing.assert_close(one.acceptance, other.acceptance)
+    assert one.evaluations == pytest.approx(other.evaluations)
+
+
+# Blocks and `continue_`.
+
+
+@pytest.mark.parametrize("model", [PATH, RBM, POTTS], ids=["graph", "rbm", "potts"])
+def test_chains_of_every_sampler_go_on_where_they_are(model):
+    """The first result keeps its draws, and goes on twice in the same way."""
+    names = names_for(model)
+    assert len(names) > 10
+    for name in names:
+        settings = {"chains": 3, "burn_in": 2, "thin": 2, "diagnose": False}
+        long = lw.sample(model, name, steps=24, **settings)
+        short = lw.sample(model, name, steps=10, **settings)
+        first = short.draws.clone()
+        for _ in range(2):
+            same_run(short.continue_(8).continue_(6), long)
+        assert torch.equal(short.draws, first), name
+
+
+@pytest.mark.parametrize("engine", ["compiled", "fused"])
+@pytest.mark.parametrize("temper", [False, True])
+def test_chains_of_every_engine_go_on_where_they_are(engine, temper, request):
+    model = lw.DenseIsing(torch.full((6, 6), 0.1).fill_diagonal_(0))
+    if engine == "fused":
+        request.getfixturevalue("uncompiled")
+    settings = {"engine": engine, "temper": temper, "thin": 3, "burn_in": 5, "diagnose": False}
+    steps = 60 if temper else 3 * 540  # more than a block of draws
+    long = lw.sample(model, "dmala", steps=steps, **settings)
+    same_run(lw.sample(model, "dmala", steps=21, **settings).continue_(steps - 21), long)
+
+
+def test_what_cannot_go_on_says_why(tmp_path):
+    result = lw.sample(RING, "gibbs", steps=20, thin=2, diagnose=False)
+    result.save(tmp_path / "saved.npz")
+    for other in (lw.SampleResult.load(tmp_path / "saved.npz"), pickle.loads(pickle.dumps(result))):
+        assert torch.equal(other.draws, result.draws)
+        with pytest.raises(ValueError, match="chains are in this process"):
+            other.continue_(10)
+    with pytest.raises(ValueError, match="multiple of thin, 2, got 3"):
+        result.continue_(3)
+
+
+def test_a_progress_line_changes_no_draw(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SHOWN_AFTER", 0.0)
+    monkeypatch.setattr(progress, "NOTEBOOK_EVERY", 0.0)
+    shown = lw.sample(RING, "dmala", steps=50, progress=True, diagnose=False)
+    line = capsys.readouterr().err
+    assert "50/50" in line
+    assert "steps, acceptance" in line
+    assert "R-hat" in line
+    assert "to go" in line
+    assert "DMALA: draws take 0.0002 MB" in line  # 50 draws of 4 chains, a byte each
+    same_run(shown, lw.sample(RING, "dmala", steps=50, diagnose=False))
+    assert capsys.readouterr().err == ""  # not a terminal
+
+
+def test_a_notebook_shows_a_line_of_its_own(monkeypatch):
+    """IPython's display is called with plain text, once, and then updated."""
+    texts = []
+
+    class Handle:
+        def update(self, content, raw):
+            texts.append(content["text/plain"])
+
+    def display(content, raw, display_id):
+        texts.append(content["text/plain"])
+        return Handle()
+
+    class ZMQInteractiveShell:
+        pass
+
+    shell = type(sys)("IPython")
+    shell.get_ipython = ZMQInteractiveShell
+    shell.display = type(sys)("IPython.display")
+    shell.display.display = display
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", shell.display)
+    monkeypatch.setattr(progress, "SHOWN_AFTER", 0.0)
+    monkeypatch.setattr(progress, "NOTEBOOK_EVERY", 0.0)
+    lw.sample(RING, "dmala", steps=8, diagnose=False)
+    assert texts[0].startswith("DMALA: ")
+    assert "8 of 8 steps, acceptance" in texts[-1]
+
+
+# What is kept.
+
+DOMAINS = [
+    lw.Binary(11), lw.Binary(11, -1, 1), lw.Binary(5, -0.1, 0.3), lw.Subset(11, 4),
+    lw.Categorical(7, 3), lw.Categorical(3, 300), lw.Mixed([2, 4, 3]), lw.Ordinal(9, 5),
+    lw.Ordinal(2, 70_000), lw.Integer(4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_draws_of_every_domain_come_back_as_they_were(domain, precision):
+    rng = torch.Generator().manual_seed(0)
+    draws = [domain.uniform(3, rng).to(precision) for _ in range(5)]
+    stored = StoredDraws(domain, draws[0])
+    for block in (draws[:2], draws[2:]):
+        stored.append(torch.stack(block))
+    expected = torch.stack(draws, 1)
+    assert torch.equal(stored.unpack(), expected)
+    assert stored.unpack().dtype == precision
+    entries = np.arange(expected[0, 0].numel())[::2]
+    np.testing.assert_array_equal(stored.select_entries(entries), expected.flatten(2)[..., ::2])
+    lazy = LazyArray(stored)
+    assert lazy.shape == tuple(expected.shape)
+    np.testing.assert_array_equal(lazy.reshape(3, 5, -1)[..., 1:3], expected.flatten(2)[..., 1:3])
+    np.testing.assert_array_equal(lazy[0], expected[0])
+    assert torch.equal(StoredDraws.pack(expected, domain).unpack(), expected)
+    if not isinstance(domain, lw.Integer):
+        assert stored.bytes_of(5) <= expected.nbytes / (1 if domain.dim == 2 else 3)
+
+
+@pytest.mark.parametrize("wrong", [0.5, torch.nan, -3.0])
+@pytest.mark.parametrize("domain", DOMAINS[:-1], ids=str)
+def test_states_outside_the_domain_are_kept_as_they_are(domain, wrong, tmp_path):
+    x = domain.uniform(2, torch.Generator().manual_seed(0))
+    broken = x.clone()
+    broken[1].view(-1)[0] = wrong
+    stored = StoredDraws(domain, x)
+    stored.append(x.unsqueeze(0))
+    stored.append(broken.unsqueeze(0))
+    expected = torch.stack((x, broken), 1)
+    torch.testing.assert_close(stored.unpack(), expected, rtol=0, atol=0, equal_nan=True)
+    assert type(stored.code) is PlainCode
+    filed = StoredDraws(domain, x, tmp_path / "draws.npy")
+    filed.append(x.unsqueeze(0))
+    with pytest.raises(ValueError, match="left their domain"):
+        filed.append(broken.unsqueeze(0))
+
+
+def test_a_verdict_of_many_draws_is_that_of_the_draws(monkeypatch):
+    """Entries are unpacked a part at a time."""
+    result = lw.sample(POTTS, "gibbs", steps=400)
+    monkeypatch.setattr("latticework.sampling.stored_draws.MAX_HELD_BYTES", 0)
+    again = lw.sample(POTTS, "gibbs", steps=400)
+    assert isinstance(again.stored.entries(), LazyArray)
+    assert str(again.verdict) == str(result.verdict)
+    assert again.summary().equals(result.summary())
+
+
+def test_draws_in_a_file_are_those_in_memory(tmp_path):
+    file = tmp_path / "draws.npy"
+    kept = lw.sample(RING, "gibbs", steps=60, keep=file, diagnose=False)
+    memory = lw.sample(RING, "gibbs", steps=90, diagnose=False)
+    same_run(kept.continue_(30), memory)
+    codes = np.load(file, mmap_mode="r")
+    assert codes.shape == (90, 4, 1)
+    assert codes.dtype == np.uint8
+    bits = np.unpackbits(codes, axis=-1, count=6)
+    np.testing.assert_array_equal(bits.swapaxes(0, 1), memory.draws)
+    assert torch.equal(kept.draws, memory.draws[:, :60])
+    with pytest.raises(ValueError, match="chains have gone on; continue the newest"):
+        kept.continue_(30)
+    with pytest.raises(FileExistsError, match="is not overwritten"):
+        lw.sample(RING, "gibbs", steps=60, keep=file)
+    with pytest.raises(ValueError, match="keep must be"):
+        lw.sample(RING, "gibbs", keep="all")
+
+
+@pytest.mark.parametrize(
+    "model", [RING, POTTS, lw.Lattice([3, 4], 0.1)], ids=["ring", "potts", "lattice"]
+)
+def test_a_summary_has_the_means_of_the_draws_and_of_pairs(model):
+    """1001 draws are 31 batches of 32 and a part of one."""
+    settings = {"steps": 1001, "chains": 4, "diagnose": False}
+    result = lw.sample(model, "gibbs", keep="summary", **settings)
+    draws = lw.sample(model, "gibbs", **settings)
+    x = draws.draws.double()
+    torch.testing.assert_close(result.mean, x.mean((0, 1)), rtol=1e-6, atol=1e-6)
+    tails, heads = result.edges.T
+    products = x[:, :, tails] * x[:, :, heads]
+    pairs = products.sum(-1) if x.ndim > 3 else products
+    torch.testing.assert_close(result.pair_means, pairs.mean((0, 1)), rtol=1e-6, atol=1e-6)
+    assert torch.equal(result.log_prob, draws.log_prob)
+    table, truth = result.summary(None), draws.summary(None)
+    rows = truth.index
+    np.testing.assert_allclose(table.loc[rows, "sd"], truth["sd"], rtol=1e-5)
+    ratio = table.loc[rows, "ess_bulk"] / truth["ess_bulk"]
+    assert 0.5 < ratio.median() < 2  # batch means of 31 batches a chain
+    assert abs(table.loc[rows, "r_hat"] - truth["r_hat"]).max() < 0.05
+    assert len(table) == len(rows) + len(tails)
+    with pytest.raises(ValueError, match="keeps no draws"):
+        result.draws.mean()
+    again = lw.sample(model, "gibbs", keep="summary", **{**settings, "steps": 700}).continue_(301)
+    torch.testing.assert_close(again.mean, result.mean)
+
+
+def test_a_summary_sees_chains_in_two_modes():
+    """Chains start in one of two modes of a strong ferromagnet and stay there."""
+    model = lw.Graph([[i, j] for i in range(6) for j in range(i)], 1.0)
+    x = torch.tensor([0.0, 1.0]).repeat(2).unsqueeze(1).expand(4, 6).contiguous()
+    result = lw.sample(model, "gibbs", x=x, steps=2000, keep="summary")
+    assert not result.converged
+    assert "R-hat" in result.verdict.text
+
+
+# Until and budget.
+
+
+def test_a_run_goes_on_until_it_converges():
+    """The verdict is asked at 50, 100, 200, ... draws; the draws are those of a longer run."""
+    asked = []
+    result_of = sampling_run.SamplingRun.result
+
+    def note(run, stopped):
+        asked.append(run.loop.store.draws)
+        return result_of(run, stopped)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling_run.SamplingRun, "result", note)
+        result = lw.sample(RING, "dmala", steps=50, until="converged", budget="10min")
+    draws = result.draws.shape[1]
+    assert result.converged
+    assert result.stopped == ""
+    assert asked == [50 * 2**k for k in range(len(asked))]
+    assert asked[-1] == draws > 50
+    same_run(lw.sample(RING, "dmala", steps=draws), result)
+    assert not lw.sample(RING, "dmala", steps=draws // 2).converged
+
+
+def test_a_budget_of_evaluations_ends_a_run():
+    """Chains that cannot agree go on to the end of their budget, in every use of one."""
+    x = torch.tensor([[0.0] * 6, [1.0] * 6]).repeat(2, 1)
+    model = lw.Graph([[i, j] for i in range(6) for j in range(i)], 2.0)
+    result = lw.sample(model, "random_walk", x=x, steps=10, until="converged", budget="3000e")
+    assert not result.converged
+    assert 3000 <= result.evaluations / 4 < 3002
+    assert f"after {result.draws.shape[1]:,} steps" in result.stopped
+    assert result.stopped in result.verdict.text
+    assert "budget of 3000 evaluations" in str(result)
+    short = lw.sample(model, "random_walk", x=x, steps=10**6, budget="100e", diagnose=False)
+    assert 80 < short.draws.shape[1] <= 100
+    more = short.continue_(10**6, budget="200e")
+    assert 180 < more.draws.shape[1] <= 200
+    assert torch.equal(more.draws[:, : short.draws.shape[1]], short.draws)
+
+
+def test_a_budget_of_time_ends_a_run():
+    began = time.monotonic()
+    result = lw.sample(RING, "gibbs", steps=10**7, budget="0.5s", diagnose=False)
+    assert "budget of 0.5 seconds" in result.stopped
+    assert 0 < result.draws.shape[1] < 10**7
+    assert time.monotonic() - began > 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"until": "converged"}, "needs a budget"),
+        ({"until": "mixed", "budget": "5s"}, 'until must be "converged"'),
+        ({"budget": "5 apples"}, "write 10seconds, 5min"),
+        ({"until": "converged", "budget": "5s", "chains": 1}, "would never hold: a single chain"),
+        ({"until": "converged", "budget": "5s", "x": torch.zeros(4, 6)}, "the starts agree"),
+    ],
+)
+def test_goals_that_cannot_be_reached_are_refused(given, match):
+    with pytest.raises(ValueError, match=match):
+        lw.sample(RING, "gibbs", **given)
+
+
+# Ctrl-C.
+
+SLOW = """
+import sys, time, torch
+import latticework as lw
+
+def log_prob(x):
+    time.sleep(0.002)
+    return x.sum(-1)
+
+def tell(*words):
+    print(*words, flush=True)
+
+class Told(lw.RandomWalk):
+    def step(self, state, model, rng):
+        if not hasattr(Told, "steps"):
+            tell("steps")
+            Told.steps = True
+        return super().step(state, model, rng)
+
+{code}
+"""
+STOPPED = """
+result = lw.sample(log_prob, Told(), sites=4, steps=10**6, diagnose=False)
+more = result.continue_(10)
+tell(result.draws.shape[1], more.draws.shape[1], torch.equal(more.draws[:, :-10], result.draws))
+tell(result.stopped)
+tell(result.verdict.text)
+"""
+TWICE = """
+import signal
+def again(x):
+    if hasattr(Told, "steps") and not hasattr(Told, "sent"):
+        Told.sent = True
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    return log_prob(x)
+lw.sample(again, Told(), sites=4, steps=10**6, diagnose=False)
+"""
+RACE = """
+class Long(Told):
+    pass
+lw.race(log_prob, [Long()], sites=4, budget="300s")
+tell("went on")
+"""
+BURN_IN = "lw.sample(log_prob, Told(), sites=4, steps=100, burn_in=10**6)\ntell('went on')"
+
+
+def interrupted(code):
+    """What a script prints that gets SIGINT while it makes steps, and its exit status."""
+    words = [sys.executable, "-W", "ignore", "-c", SLOW.format(code=code)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline().strip() == "steps"
+        time.sleep(0.5)
+        if code is not TWICE:
+            run.send_signal(signal.SIGINT)
+        printed, errors = run.communicate(timeout=100)
+    return printed.splitlines(), errors, run.returncode
+
+
+def test_ctrl_c_returns_what_was_drawn():
+    (counts, stopped, verdict), errors, status = interrupted(STOPPED)
+    first, second, same = counts.split()
+    assert (status, errors) == (0, "")
+    assert 1 < int(first) < 10**6
+    assert int(second) == int(first) + 10
+    assert same == "True"
+    assert stopped == f"stopped by Ctrl-C after {int(first):,} steps"
+    assert verdict.endswith(stopped)
+
+
+@pytest.mark.parametrize("code", [TWICE, RACE, BURN_IN], ids=["twice", "race", "burn-in"])
+def test_ctrl_c_ends_what_has_no_draws_to_give(code):
+    """A second one, that of a race, and one before the first draw."""
+    printed, errors, status = interrupted(code)
+    assert printed == []
+    assert "KeyboardInterrupt" in errors
+    assert status != 0
