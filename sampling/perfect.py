@@ -1,7 +1,8 @@
 """Independent draws that have exactly the law of a model: coupling from the past.
 
 A law is monotone if no site becomes less probable when another rises: models of two values without
-a negative coupling, whatever their fields. `samplers.compiled.coupling` has the algorithm.
+a negative coupling, whatever their fields. `samplers.compiled.coupling` has the algorithm, and
+`samplers.compiled.perfect_rows` has it in bits for lattices.
 """
 
 from typing import NamedTuple
@@ -69,12 +70,13 @@ def couple_from_the_past(
     it.
     """
     require_count(draws=draws, max_sweeps=max_sweeps)
-    sites = _monotone_sites(model)
+    form = _monotone_form(model)
     (key,) = step_keys(1, Generator().manual_seed(seed))
-    states = np.empty((draws, 2, len(sites.offset)), np.uint8)
-    sweeps = np.empty(draws, np.int64)
-    work = NANOSECONDS * draws * len(sites.offset) / 100
-    over_chains(coupling.couple, draws, work, *sites, key, first_sweeps, max_sweeps, states, sweeps)
+    limits = first_sweeps, max_sweeps
+    if isinstance(form, LatticeForm):
+        x, sweeps = _couple_lattice(form, draws, key, *limits)
+    else:
+        x, sweeps = _couple_sites(_sites_from(form), draws, key, *limits)
     failures = int((sweeps < 0).sum())
     if failures:
         raise NotCoupledError(
@@ -82,21 +84,59 @@ def couple_from_the_past(
             " draws without these would be biased; give a larger max_sweeps, or sample by "
             "swendsen_wang or temper=True, which are not exact in finite time"
         )
-    x = torch.from_numpy(states[:, 0, : model.domain.dim].astype(np.float32))
-    return CoupledDraws(x, sweeps)
+    return CoupledDraws(torch.from_numpy(x[:, : model.domain.dim]), sweeps)
 
 
-def _monotone_sites(model: EnergyModel) -> coupling.MonotoneSites:
-    """The sites of the model. Raises NotMonotoneError for a law that may not be monotone."""
+def _couple_lattice(
+    form: LatticeForm, draws: int, key: int, first_sweeps: int, max_sweeps: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The draws `[draws, sites]` of a lattice, a bit a site, and the sweeps of each."""
+    from latticework.samplers.compiled import perfect_rows, sweep_lattice  # which take a while
+
+    if why := sweep_lattice.refuse_degree(form):
+        raise ValueError(f"perfect draws of a Lattice have no kernel for {why}")
+    if max_sweeps > perfect_rows.MAX_SWEEPS:
+        raise ValueError(
+            f"max_sweeps must be {perfect_rows.MAX_SWEEPS} at most on a Lattice, got {max_sweeps}"
+        )
+    rows = sweep_lattice.lattice_rows((form,), False, perfect_rows.PAST_WORDS)
+    x, sweeps = np.empty((draws, len(form.kind)), np.float32), np.empty(draws, np.int64)
+    chains = rows.rows * (2 if rows.paired else 1)
+    arguments = rows, key, first_sweeps, max_sweeps, x, sweeps
+    work = NANOSECONDS * x.size / 100
+    over_chains(perfect_rows.couple_rows, -(-draws // chains), work, *arguments)
+    return x, sweeps
+
+
+def _couple_sites(
+    sites: coupling.MonotoneSites, draws: int, key: int, first_sweeps: int, max_sweeps: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The draws `[draws, sites]`, site by site, and the sweeps of each."""
+    states = np.empty((draws, 2, len(sites.offset)), np.uint8)
+    sweeps = np.empty(draws, np.int64)
+    work = NANOSECONDS * draws * len(sites.offset) / 100
+    arguments = *sites, key, first_sweeps, max_sweeps, states, sweeps
+    over_chains(coupling.couple, draws, work, *arguments)
+    return states[:, 0].astype(np.float32), sweeps
+
+
+def _sites_from(form: GraphForm | RBMForm) -> coupling.MonotoneSites:
+    if isinstance(form, GraphForm):
+        return coupling.sites_of_graph(form)
+    return coupling.sites_of_rbm(form)
+
+
+def _monotone_form(model: EnergyModel) -> LatticeForm | GraphForm | RBMForm:
+    """The form of the model. Raises NotMonotoneError for a law that may not be monotone."""
     try:
         form = form_of(model)
     except NoCompiledKernelError as error:
         raise NotMonotoneError(f"perfect draws need a Lattice, Graph or RBM: {error}") from error
     if isinstance(form, LatticeForm):
-        sites = coupling.sites_of_lattice(form)
-        if (sites.slope < 0).any():
-            raise _not_monotone(f"the coupling of all sites is {sites.slope[0] / 8:.6g}")
-        return sites
+        slope = form.odds[0, 1] - form.odds[0, 0]
+        if slope < 0 and form.degree.any():
+            raise _not_monotone(f"the coupling of all sites is {slope / 8:.6g}")
+        return form
     if isinstance(form, GraphForm):
         worst = int(form.price.argmin()) if len(form.price) else 0
         if (form.price < 0).any():
@@ -104,7 +144,7 @@ def _monotone_sites(model: EnergyModel) -> coupling.MonotoneSites:
             raise _not_monotone(
                 f"edge ({first}, {second}) has the weight {form.price[worst] / 2:.6g}"
             )
-        return coupling.sites_of_graph(form)
+        return form
     if isinstance(form, RBMForm):
         if (form.weight < 0).any():
             visible, hidden = np.unravel_index(form.weight.argmin(), form.weight.shape)
@@ -112,7 +152,7 @@ def _monotone_sites(model: EnergyModel) -> coupling.MonotoneSites:
             raise _not_monotone(
                 f"visible {visible} and hidden {hidden} have the weight {weight:.6g}"
             )
-        return coupling.sites_of_rbm(form)
+        return form
     raise NotMonotoneError(
         f"perfect draws need a Lattice, Graph or RBM, got a {type(model).__name__}; "
         "a DenseIsing is also a Graph: Graph.from_scipy(matrix)"

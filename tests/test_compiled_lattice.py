@@ -1,4 +1,4 @@
-"""Compiled steps that decide about every site of a lattice, against a plain NumPy loop.
+"""Compiled steps whose proposals flip all sites of a lattice, against a plain NumPy loop.
 
 The loop uses the same random numbers, compares all 40 bits of them at once, and knows of no tiles,
 no classes and no ties.
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow  # many kernels are compiled
 
 # Rows of 16 bytes and of more, exactly full or not, one site, several blocks of one chain.
 SHAPES = [(5, 5), (13,), (1,), (2, 1, 3), (4, 4), (2, 2, 2, 2), (70, 71)]
-SAMPLERS = [lw.DULA(0.4), lw.DMALA(0.3), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()]
+SAMPLERS = [lw.DULA(0.4), lw.DMALA(0.3), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3)]
 
 
 def row_bytes(key: int, chain: int, sites: int) -> NDArray[np.uint8]:
@@ -78,11 +78,6 @@ class Loop:
 
     def step(self, x: NDArray, key: int, chain: int, t: int) -> NDArray:
         drawn = uniforms(key, chain, len(x))
-        if isinstance(self.sampler, lw.GibbsSweep):
-            for colour in range(self.colours.max() + 1):
-                flips = drawn < 1 / (1 + np.exp(-self.gains(x)))
-                x = x ^ (flips & (self.colours == colour))
-            return x
         y = x ^ (drawn < 1 / (1 + np.exp(-self.logits(x, t))))
         if isinstance(self.sampler, lw.DMALA | lw.ACS):
             word = row_bytes(key, chain, len(x))[-4:].view(np.uint32)[0]

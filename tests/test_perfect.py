@@ -12,7 +12,7 @@ import latticework as lw
 from latticework.samplers.compiled import coupling
 from latticework.samplers.compiled.philox import step_keys
 from latticework.sampling.exact import distribution
-from latticework.sampling.perfect import _monotone_sites, couple_from_the_past
+from latticework.sampling.perfect import couple_from_the_past
 
 DRAWS = 40_000
 RARE = 1e-4  # of each chi-square test; seeds are fixed
@@ -32,6 +32,8 @@ MODELS = {
     "open 3x3, a field a site": lambda: lw.Lattice(
         (3, 3), 0.25, torch.linspace(-0.6, 0.5, 9).tolist(), periodic=False
     ),
+    "2x4 with two colours": lambda: lw.Lattice((2, 4), 0.2, 0.05),
+    "cube": lambda: lw.Lattice((2, 2, 2), 0.2, 0.02),
     "graph": lambda: lw.Graph(
         [[0, 1], [1, 2], [0, 2], [2, 3], [3, 4]], [0.3, 0.5, 0.2, 0.9, 0.0], [0.1, -0.3, 0.2, 0, -1]
     ),
@@ -79,8 +81,9 @@ def test_energies_of_the_4x4_torus():
         assert pooled_p_value(counts.numpy(), expected.numpy()) > RARE
 
 
-def test_the_first_draws_are_those_of_fewer_and_of_the_seed():
-    model = MODELS["graph"]()
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_draws_are_those_of_fewer_and_of_the_seed(name):
+    model = MODELS[name]()
     many = lw.perfect(model, 200, 5)
     assert many.equal(lw.perfect(model, 200, 5))
     assert many[:64].equal(lw.perfect(model, 64, 5))
@@ -88,9 +91,16 @@ def test_the_first_draws_are_those_of_fewer_and_of_the_seed():
     model.domain.check(many)
 
 
+def torus():
+    """The 6x6 torus as a graph."""
+    site = np.arange(36).reshape(6, 6)
+    edges = [np.stack((site, np.roll(site, -1, axis)), -1).reshape(-1, 2) for axis in (0, 1)]
+    return lw.Graph(np.concatenate(edges), 0.4, 0.02)
+
+
 def test_both_bounds_use_the_same_numbers():
     """The lower state never passes the upper one, and both are what one chain alone would be."""
-    sites = _monotone_sites(lw.Lattice((6, 6), 0.2, 0.02))
+    sites = coupling.sites_of_graph(torus().form())
     rng = np.random.default_rng(0)
     low, high = np.zeros(36, np.uint8), np.ones(36, np.uint8)
     for _ in range(50):
@@ -128,7 +138,7 @@ def test_a_dropped_draw_would_show():
 
 
 def test_fresh_numbers_on_a_restart_would_show():
-    sites = _monotone_sites(tied())
+    sites = coupling.sites_of_graph(tied().form())
     x = np.empty((DRAWS, 3), np.float32)
     waiting, attempt = np.arange(DRAWS), 1
     for key in step_keys(12, Generator().manual_seed(8)):  # a key each attempt: the mistake
@@ -142,7 +152,7 @@ def test_fresh_numbers_on_a_restart_would_show():
 
 
 def test_the_state_at_the_time_of_meeting_would_show():
-    sites = _monotone_sites(tied())
+    sites = coupling.sites_of_graph(tied().form())
     rng = np.random.default_rng(9)
     x = np.empty((4000, 3), np.float32)
     for row in range(len(x)):

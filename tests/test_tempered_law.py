@@ -121,6 +121,7 @@ def test_swaps_alternate_and_levels_change_not_states():
     ("kernel", "name"),
     [
         (lw.GibbsSweep(), "lattice"),
+        (lw.MetropolisSweep(), "ferromagnet"),
         (lw.GWG(), "dense_ising"),
         (lw.Gibbs(), "lattice_potts"),
         (lw.MetropolisSweep(), "lattice_potts"),

@@ -1,10 +1,9 @@
 """Steps that decide about every site, on lattices with one coupling.
 
-A step makes one pass or more over the sites. In a pass, some sites flip independently, with
-probabilities that depend on their class only (`compiled.lattice`) and are read from tables. A sweep
-has a pass for each colour of the lattice; proposals that flip all sites have a single pass, after
-which the whole step may be rejected. `samplers.compiled.lattice_twins` fills the tables. The steps
-of a cycle have a row of the tables each.
+In a step, all sites flip independently, with probabilities that depend on their class only
+(`compiled.lattice`) and are read from tables. Then the whole step may be rejected.
+`samplers.compiled.lattice_twins` fills the tables. The steps of a cycle have a row of the tables
+each.
 """
 
 from abc import abstractmethod
@@ -191,18 +190,17 @@ def flip_all(
                 tables = row_of(all_tables, table + (phase + t) % period)
             if adjusted:
                 if t == 0:
-                    classify_all(work.classes, tile, 0, shifts, tables.values)
+                    classify_all(work.classes, tile, shifts, tables.values)
                 if t == 0 or period > 1:
                     add_tables(work.totals, tables, work.classes, row)
                 decide(work, ties, tile, tables, start, keys[t], at)
-                classify_all(work.proposed, tile, 0, shifts, tables.values)
+                classify_all(work.proposed, tile, shifts, tables.values)
                 # The acceptance words are the ends of the rows, in the last block.
                 ends = at - (size - 1) // BLOCK * BLOCK
                 judge(work, tables, row, ends, accepted[start : start + chains])
             else:
-                for turn in range(tables.first.shape[0]):
-                    classify_all(work.classes, tile, turn, shifts, tables.values)
-                    decide(work, ties, tile, tables, start, keys[t], at)
+                classify_all(work.classes, tile, shifts, tables.values)
+                decide(work, ties, tile, tables, start, keys[t], at)
             if total.shape[0]:
                 add_words(seen, now_words)
             if (t + 1) % LONGEST == 0 or t == steps - 1:
@@ -234,9 +232,9 @@ def draw_ahead(work, size, keys, t, ahead):
 
 
 @lean
-def classify_all(classes, tile, turn, shifts, values):
+def classify_all(classes, tile, shifts, values):
     for start in range(0, tile.size, BLOCK):
-        classify(classes, tile, turn, shifts, values, start, min(start + BLOCK, tile.size))
+        classify(classes, tile, shifts, values, start, min(start + BLOCK, tile.size))
 
 
 @lean

@@ -78,7 +78,7 @@ def compare(flips, limit, drawn, start, stop, at):
 
 @lean
 def look_up(limit, table, base, classes, row, start, stop):
-    """The limits of any number of classes, site by site; 0 for sites that are left alone."""
+    """The limits of any number of classes, site by site; 0 for padding."""
     for i in range(np.uint64(start), np.uint64(stop)):
         c = classes[i]
         limit[i] = table[base[i % np.uint64(row)] + np.uint64(c)] if c < ALONE else np.uint8(0)
@@ -124,7 +124,7 @@ def find_words(found, words, start, stop):
 def find_ties(ties, flips, hits, classes):
     """List the ties in the words that `find_words` found, and set them to 0; returns how many.
 
-    Sites that are left alone are not listed: they do not flip.
+    Padding is not listed: it does not flip.
     """
     count = np.uint64(0)
     for k in range(np.uint64(8) * hits):

@@ -81,6 +81,10 @@ class CompiledSampler(Wrapper, MultiStepSampler):
 class GroupTwin(CompiledSampler):
     """A twin that can move chains of several targets in one call, as tempering does."""
 
+    def serves_groups(self, state: Any, forms: tuple[Any, ...], chains: int) -> bool:
+        """Whether it does so for so many chains on each of `forms`; `state` is that of some."""
+        return isinstance(state, Position)
+
     @abstractmethod
     def run_groups(
         self, x: NDArray[np.float32], rows: NDArray[np.int64], forms: Any, keys: Keys, sums: Sums
@@ -90,6 +94,19 @@ class GroupTwin(CompiledSampler):
         The rows `rows[g]` of `x` are chains on `forms[g]`, and differ from others in the numbers
         that `forms.tempered` scales. `sums` are in the order of `rows` `[groups, chains of each]`.
         """
+
+
+class SameForms:
+    """Forms, equal to a tuple of these objects only: a key of what is made of them."""
+
+    def __init__(self, forms: tuple[Any, ...]) -> None:
+        self.forms, self.ids = forms, tuple(map(id, forms))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SameForms) and self.ids == other.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
 
 
 def arrays_of(state: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.models.forms import GraphForm, LatticeForm, RBMForm
+from latticework.models.forms import GraphForm, RBMForm
 from latticework.samplers.compiled.jit import kernel
 from latticework.samplers.compiled.philox import philox, unit_of
 
@@ -32,20 +32,6 @@ class MonotoneSites(NamedTuple):
     slope: NDArray[np.float64]
     offset: NDArray[np.float64]  # [sites]
     order: NDArray[np.int32]  # [sites], in which a sweep visits them
-
-
-def sites_of_lattice(form: LatticeForm) -> MonotoneSites:
-    sites, most = form.neighbours.shape
-    exists = np.arange(most) < form.degree[:, None]
-    odds = form.odds[form.kind]
-    slope = np.repeat(odds[:, 1] - odds[:, 0], form.degree) if most else np.empty(0)
-    return MonotoneSites(
-        starts=np.concatenate(([0], np.cumsum(form.degree, dtype=np.int64))),
-        neighbours=form.neighbours[exists],
-        slope=slope,
-        offset=odds[:, 0].copy(),
-        order=np.argsort(form.colours, kind="stable").astype(np.int32),
-    )
 
 
 def sites_of_graph(form: GraphForm) -> MonotoneSites:

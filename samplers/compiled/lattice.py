@@ -18,7 +18,7 @@ from latticework.samplers.compiled.jit import copy, kernel, lean
 
 BLOCK = 4096  # bytes that are handled together, so that they stay in the cache
 VECTOR = 64  # tiles are multiples of it
-ALONE = np.uint8(128)  # a class that a step leaves alone, and those above it
+ALONE = np.uint8(128)  # the class of padding, which a step leaves alone
 
 
 class Tile(NamedTuple):
@@ -28,7 +28,7 @@ class Tile(NamedTuple):
     margin: int
     row: int  # bytes of a chain
     size: int
-    first: NDArray[np.uint8]  # [passes, size], see `Tables`
+    first: NDArray[np.uint8]  # [size], see `Tables`; ALONE in the padding
     joins: NDArray[np.uint8]  # [axes, size], as in `LatticeForm`
 
 
@@ -41,11 +41,10 @@ def tile_of(sites, chains, first, shifts, joins):
         margin = max(margin, shifts[axis, 0], shifts[axis, 1])
     margin = up_to_vectors(margin)
     size = up_to_vectors(rows * row)
-    firsts = np.full((first.shape[0], size), ALONE, np.uint8)
+    firsts = np.full(size, ALONE, np.uint8)
     joined = np.zeros((joins.shape[0], size), np.uint8)
     for r in range(rows):
-        for k in range(first.shape[0]):
-            copy(firsts[k, r * row : r * row + sites], first[k])
+        copy(firsts[r * row : r * row + sites], first)
         for axis in range(joins.shape[0]):
             copy(joined[axis, r * row : r * row + sites], joins[axis])
     return Tile(np.zeros(size + 2 * margin, np.uint8), margin, row, size, firsts, joined)
@@ -57,15 +56,15 @@ def up_to_vectors(size):
 
 
 @lean
-def classify(classes, tile, turn, shifts, values, start, stop):
-    """The classes of the sites from `start` to `stop`, in pass `turn`.
+def classify(classes, tile, shifts, values, start, stop):
+    """The classes of the sites from `start` to `stop`.
 
     `values` is how many numbers of neighbours at 1 are possible.
     """
     x, first, joins = tile.x, tile.first, tile.joins
     here, values = np.uint64(tile.margin), np.uint8(values)
     for i in range(np.uint64(start), np.uint64(stop)):
-        classes[i] = first[turn, i] + x[here + i] * values
+        classes[i] = first[i] + x[here + i] * values
     for axis in range(shifts.shape[0]):
         near, far = np.uint64(shifts[axis, 0]), np.uint64(shifts[axis, 1])
         for i in range(np.uint64(start), np.uint64(stop)):

@@ -6,19 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled.byte_decisions import FEW, GROUP, split
-from latticework.samplers.compiled.lattice import ALONE
 
 
 class Tables(NamedTuple):
     """The numbers that a step reads for each class of sites.
 
-    Site i of kind k has the classes from `base[i] + first[., i]` on. These are bytes, so `base` is
+    Site i of kind k has the classes from `base[i] + first[i]` on. These are bytes, so `base` is
     0 only if there are few classes.
     """
 
     values: int  # numbers of neighbours at 1
     few: bool
-    first: NDArray[np.uint8]  # [passes, sites]; ALONE for the sites of other passes
+    first: NDArray[np.uint8]  # [sites]
     base: NDArray[np.uint64]  # [sites]
     limit: NDArray[np.uint8]  # [rows, classes], of the probability of a flip, as by `split`
     fraction: NDArray[np.uint64]  # [rows, classes]
@@ -31,25 +30,15 @@ def gains_of(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack((odds, -odds), 1)
 
 
-def tables_of(
-    kind: NDArray,
-    logits: NDArray[np.float64],
-    excess: NDArray[np.float64],
-    passes: NDArray[np.integer] | None = None,
-) -> Tables:
-    """The tables for the flips with these `logits`, `[kinds, value, neighbours at 1]`.
-
-    `passes` `[sites]` numbers the pass of each site; by default there is one.
-    """
-    passes = np.zeros_like(kind) if passes is None else passes
+def tables_of(kind: NDArray, logits: NDArray[np.float64], excess: NDArray[np.float64]) -> Tables:
+    """The tables for the flips with these `logits`, `[kinds, value, neighbours at 1]`."""
     start = kind * logits[0].size
     few = logits.size <= FEW
-    first = np.where(passes == np.arange(passes.max() + 1)[:, None], start if few else 0, ALONE)
     limit, fraction = split(np.exp(-np.logaddexp(0, -logits.ravel())))
     return Tables(
         values=logits.shape[2],
         few=few,
-        first=first.astype(np.uint8),
+        first=(start if few else np.zeros_like(start)).astype(np.uint8),
         base=np.zeros(len(kind), np.uint64) if few else start.astype(np.uint64),
         limit=np.pad(limit, (0, -len(limit) % GROUP))[None],
         fraction=fraction[None],

@@ -1,4 +1,4 @@
-"""Samplers that decide about every site, on lattices with one coupling: the tables of each."""
+"""Samplers whose proposals flip all sites of a lattice with one coupling: the tables of each."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,23 +15,6 @@ from latticework.samplers.compiled.langevin import scales
 from latticework.samplers.compiled.lattice_tables import Tables, gains_of, join_rows, tables_of
 from latticework.samplers.dlmc import DLMC
 from latticework.samplers.langevin import DMALA
-from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
-
-
-@dataclass(frozen=True)
-class SweepTwin(AllSitesLatticeTwin):
-    """A site flips with the probability of its other value, or by Metropolis' rule with a skip."""
-
-    def tables(self, form: LatticeForm) -> Tables:
-        logits = gains_of(form.odds)
-        if isinstance(
-            self.sampler, MetropolisSweep
-        ):  # its probability is min(1, exp(gain)) or less
-            loss = np.minimum(logits, 0)
-            loss = loss + np.where(np.abs(logits) <= TIE_NATS, np.log(TIE_SHARE), 0)
-            with np.errstate(divide="ignore"):
-                logits = np.where(loss < 0, loss - np.log(-np.expm1(loss)), np.inf)
-        return tables_of(form.kind, logits, excess=np.empty(0), passes=form.colours)
 
 
 @dataclass(frozen=True)

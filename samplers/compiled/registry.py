@@ -52,7 +52,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
     ((Gibbs,), (*POTTS, PottsGraphForm), "gibbs_potts.GibbsPottsTwin"),
     ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweep_graph.GraphSweepTwin"),
-    ((GibbsSweep, MetropolisSweep), (LatticeForm,), "lattice_twins.SweepTwin"),
+    ((GibbsSweep, MetropolisSweep), (LatticeForm,), "sweep_lattice.LatticeSweepTwin"),
     ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
     ((GWG, LocallyBalanced), FIELDS, "one_move.OneMoveTwin"),

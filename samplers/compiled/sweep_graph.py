@@ -4,6 +4,9 @@ Sites of a class are independent: the fields of some of them are found, then the
 new values. Up to 32 chains advance side by side: a site has a word with a bit for each, so all of
 them read a neighbour at once (`compiled.lanes`). A chain alone keeps the fields of all sites, and a
 flip changes those of its neighbours.
+
+Where couplings are equal up to their signs and a site has at most seven, eight chains or more
+advance in bits instead, 64 of them together (`compiled.columns`).
 """
 
 from dataclasses import dataclass
@@ -11,23 +14,29 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
-from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
+from latticework.samplers.compiled.columns import CHAINS, GraphColumns
+from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameForms, Sums
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.fields import add_change, renew, renew_all
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
 from latticework.samplers.compiled.philox import fill_sites, is_below, philox
 from latticework.samplers.compiled.running_sums import add_chain
+from latticework.samplers.compiled.signed_graphs import find_columns
 from latticework.samplers.compiled.sites import renewals
+from latticework.samplers.compiled.sweep_columns import sweep_columns
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
 VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
+NANOSECONDS = 0.1  # for a site of a chain, by `compiled.columns`, roughly
+MIN_CHAINS = 8  # for `compiled.columns`: of fewer, most bits of a word would be idle
 MANY = 128  # neighbours of a site, which are added in single precision at most
 
 
@@ -37,7 +46,7 @@ class GraphSweepState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphSweepTwin(CompiledSampler):
+class GraphSweepTwin(GroupTwin):
     def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
         kept = x.shape[1] if len(x) == 1 else 0
         state = GraphSweepState(x, x.new_empty(len(x), kept, dtype=torch.float64))
@@ -50,6 +59,9 @@ class GraphSweepTwin(CompiledSampler):
     ) -> GraphSweepState:
         x, fields = state.x.numpy(), state.fields.numpy()
         metropolis = isinstance(self.sampler, MetropolisSweep)
+        if self.prefers_columns((form,), len(x)):
+            self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums)
+            return state
         if len(x) == 1:
             sweep_alone(metropolis, form, x, fields[0], keys, sums)
         else:
@@ -57,6 +69,35 @@ class GraphSweepTwin(CompiledSampler):
             over_chains(sweep, len(x), work, metropolis, form, x, keys, sums, fewest=LANES)
         sums.accept[:] += len(keys)
         return state
+
+    def columns(self, forms: tuple[GraphForm, ...], chains: int) -> GraphColumns | None:
+        """The arrays of sweeps in bits of so many chains on each of the forms, if there are any."""
+        metropolis = isinstance(self.sampler, MetropolisSweep)
+        return find_columns(SameForms(forms), metropolis, chains)
+
+    def prefers_columns(self, forms: tuple[GraphForm, ...], chains: int) -> bool:
+        many = len(forms) * chains >= MIN_CHAINS
+        return many and self.columns(forms, chains) is not None
+
+    def serves_groups(
+        self, state: GraphSweepState, forms: tuple[GraphForm, ...], chains: int
+    ) -> bool:
+        return self.prefers_columns(forms, chains)
+
+    def run_groups(
+        self,
+        x: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        forms: tuple[GraphForm, ...],
+        keys: Keys,
+        sums: Sums,
+    ) -> None:
+        columns = self.columns(forms, rows.shape[1])
+        assert columns is not None
+        flips, blocks = isinstance(self.sampler, MetropolisSweep), -(-rows.size // CHAINS)
+        work = NANOSECONDS * blocks * CHAINS * len(keys) * x.shape[1]
+        over_chains(sweep_columns, blocks, work, columns, flips, rows.ravel(), x, keys, sums)
+        sums.accept[:] += len(keys)
 
 
 # Chains side by side.

@@ -30,7 +30,6 @@ from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     GroupTwin,
     NoCompiledKernelError,
-    Position,
     form_of,
 )
 from latticework.samplers.compiled.jit import reordered
@@ -93,8 +92,8 @@ class TemperedTwin(Tempered, MultiStepSampler):
         twins = _twins(self.twin, tuple(state.scales.tolist())[-len(level) :], len(level))
         twin, states, hot = self.twin, state.kernel.levels, int(self.hot * len(level))
         made = [1] * hot + [self.steps] * (len(level) - hot)
-        same_scale = not len(state.scales)
-        if same_scale and isinstance(twin, GroupTwin) and isinstance(states[0], Position):
+        together = not len(state.scales) and isinstance(twin, GroupTwin)
+        if together and twin.serves_groups(states[0], forms, chains):
             accepted = np.zeros(rows.shape)
             for first, steps in ((0, made[0]), (hot, made[-1] - made[0])):
                 if not steps:

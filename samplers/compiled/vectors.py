@@ -1,0 +1,255 @@
+"""Vectors of 512 bits as values in compiled kernels: eight words of 64 bits.
+
+The type is LLVM's <8 x i64>, which it turns into the registers of any processor. `&`, `|`, `^`, `~`
+and `+` work on each of the eight words, so kernels are plain Python. Places in arrays are in bytes,
+and arrays need not begin at a multiple of the vector's size, though loads are faster if they do.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.np import arrayobj
+from numpy.typing import NDArray
+
+from latticework.samplers.compiled.jit import lean
+
+WORDS, BYTES, BITS = 8, 64, 512  # each vector has so many
+INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+LLVM_VECTOR = ir.VectorType(INT64, WORDS)
+UNDEFINED, ZEROS = ir.Constant(LLVM_VECTOR, ir.Undefined), ir.Constant(LLVM_VECTOR, None)
+ONES = ir.Constant(LLVM_VECTOR, [2**64 - 1] * WORDS)
+WHOLE = ir.IntType(BITS)
+FLAGS = ir.VectorType(ir.IntType(1), 64)  # a word as 64 conditions
+FLOATS, SMALL = ir.VectorType(ir.FloatType(), 64), ir.VectorType(INT8, 64)
+
+
+class Vector(types.Type):
+    """numba's type of a vector."""
+
+    def __init__(self) -> None:
+        super().__init__("Vector")
+
+
+vector = Vector()
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, LLVM_VECTOR)
+
+
+def _define_operator(symbol: Callable, emit: Callable, operands: int) -> None:
+    kinds = (vector,) * operands
+
+    class _Typing(ConcreteTemplate):
+        cases = [signature(vector, *kinds)]
+
+    infer_global(symbol)(_Typing)
+    lower_builtin(symbol, *kinds)(lambda context, builder, sig, args: emit(builder, *args))
+
+
+_define_operator(operator.and_, ir.IRBuilder.and_, 2)
+_define_operator(operator.or_, ir.IRBuilder.or_, 2)
+_define_operator(operator.xor, ir.IRBuilder.xor, 2)
+_define_operator(operator.add, ir.IRBuilder.add, 2)
+_define_operator(operator.invert, lambda builder, x: builder.xor(x, ONES), 1)
+
+
+def _fill(builder: Any, value: Any, kind: Any = LLVM_VECTOR) -> Any:
+    """LLVM code for a vector of `kind` whose elements are all `value`."""
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(INT32, 0))
+    places = ir.Constant(ir.VectorType(INT32, kind.count), None)
+    return builder.shuffle_vector(first, undefined, places)
+
+
+def _point(context: Any, builder: Any, kind: Any, array: Any, at: Any, to: Any) -> Any:
+    """LLVM code for a pointer to a value of kind `to` at byte `at` of an array."""
+    data = arrayobj.make_array(kind)(context, builder, array).data
+    place = builder.gep(builder.bitcast(data, INT8.as_pointer()), [at])
+    return builder.bitcast(place, to.as_pointer())
+
+
+def _call(builder: Any, name: str, *args: Any) -> Any:
+    kind = ir.FunctionType(LLVM_VECTOR, [LLVM_VECTOR] * len(args))
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+
+
+@intrinsic
+def load_vector(typing, array, at):
+    """The 64 bytes of an array from byte `at` on."""
+
+    def generate(context, builder, sig, args):
+        return builder.load(_point(context, builder, sig.args[0], *args, LLVM_VECTOR), align=1)
+
+    return vector(array, types.intp), generate
+
+
+@intrinsic
+def store_vector(typing, array, at, x):
+    """Write a vector to the 64 bytes of an array from byte `at` on."""
+
+    def generate(context, builder, sig, args):
+        place = _point(context, builder, sig.args[0], *args[:2], LLVM_VECTOR)
+        builder.store(args[2], place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), generate
+
+
+@intrinsic
+def repeat_word(typing, word):
+    """A vector whose eight words are `word`."""
+
+    def generate(context, builder, sig, args):
+        return _fill(builder, args[0])
+
+    return vector(types.uint64), generate
+
+
+@intrinsic
+def join_shifted(typing, high, low, bits):
+    """The 64 bits from number `bits` (below 64) on of each pair of words, the lower one first."""
+
+    def generate(context, builder, sig, args):
+        return _call(builder, "llvm.fshr.v8i64", *args[:2], _fill(builder, args[2]))
+
+    return vector(vector, vector, types.int64), generate
+
+
+@intrinsic
+def shift_up(typing, x, bits):
+    """Each word shifted to the higher bits."""
+
+    def generate(context, builder, sig, args):
+        return builder.shl(args[0], _fill(builder, args[1]))
+
+    return vector(vector, types.int64), generate
+
+
+@intrinsic
+def shift_down(typing, x, bits):
+    """Each word shifted to the lower bits."""
+
+    def generate(context, builder, sig, args):
+        return builder.lshr(args[0], _fill(builder, args[1]))
+
+    return vector(vector, types.int64), generate
+
+
+@intrinsic
+def multiply_words(typing, x, word):
+    """Each word times `word`, modulo 2^64."""
+
+    def generate(context, builder, sig, args):
+        return builder.mul(args[0], _fill(builder, args[1]))
+
+    return vector(vector, types.uint64), generate
+
+
+@intrinsic
+def count_bits(typing, x):
+    """The number of bits at 1 in each word."""
+
+    def generate(context, builder, sig, args):
+        return _call(builder, "llvm.ctpop.v8i64", *args)
+
+    return vector(vector), generate
+
+
+@intrinsic
+def has_bits(typing, x):
+    """Whether any bit is 1."""
+
+    def generate(context, builder, sig, args):
+        whole = builder.bitcast(args[0], WHOLE)
+        return builder.icmp_unsigned("!=", whole, ir.Constant(WHOLE, 0))
+
+    return types.boolean(vector), generate
+
+
+@intrinsic
+def gather_words(typing, words, places, at):
+    """The eight words whose numbers are those of `places` from number `at` on."""
+
+    def generate(context, builder, sig, args):
+        data = arrayobj.make_array(sig.args[0])(context, builder, args[0]).data
+        index = arrayobj.make_array(sig.args[1])(context, builder, args[1]).data
+        result = UNDEFINED
+        for k in range(WORDS):
+            number = builder.load(builder.gep(index, [builder.add(args[2], ir.Constant(INT64, k))]))
+            word = builder.load(builder.gep(data, [builder.zext(number, INT64)]))
+            result = builder.insert_element(result, word, ir.Constant(INT32, k))
+        return result
+
+    return vector(words, places, types.intp), generate
+
+
+@intrinsic
+def pack_floats(typing, array, at):
+    """A word with a bit for each of the 64 floats from byte `at` on: 1 where it is not 0."""
+
+    def generate(context, builder, sig, args):
+        place = _point(context, builder, sig.args[0], *args, FLOATS)
+        zero = ir.Constant(FLOATS, None)
+        flags = builder.fcmp_unordered("!=", builder.load(place, align=4), zero)
+        return builder.bitcast(flags, INT64)
+
+    return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def unpack_word(typing, array, at, word):
+    """Write the 64 bits of a word as 64 floats or bytes, from byte `at` on."""
+    is_float = array.dtype == types.float32
+    kind, align = (FLOATS, 4) if is_float else (SMALL, 1)
+
+    def generate(context, builder, sig, args):
+        place = _point(context, builder, sig.args[0], *args[:2], kind)
+        flags = builder.bitcast(args[2], FLAGS)
+        values = builder.uitofp(flags, kind) if is_float else builder.zext(flags, kind)
+        builder.store(values, place, align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.uint64), generate
+
+
+@intrinsic
+def add_where(typing, array, at, word, value):
+    """Add `value` to those of the 64 floats from byte `at` on whose bit of `word` is 1."""
+
+    def generate(context, builder, sig, args):
+        place = _point(context, builder, sig.args[0], *args[:2], FLOATS)
+        flags, zero = builder.bitcast(args[2], FLAGS), ir.Constant(FLOATS, None)
+        step = builder.select(flags, _fill(builder, args[3], FLOATS), zero)
+        builder.store(builder.fadd(builder.load(place, align=4), step), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.uint64, types.float32), generate
+
+
+def copy_aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy whose memory begins at a multiple of 64 bytes: loads that cross lines are slower."""
+    array = np.ascontiguousarray(array)
+    room = np.empty(array.nbytes + BYTES, np.uint8)
+    first = -room.ctypes.data % BYTES
+    copy = room[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+@lean
+def count_unaligned(words):
+    """How many words of an array to leave out, so that the rest begins at a multiple of 64 bytes.
+
+    Kernels make their arrays eight words longer than they need, for this.
+    """
+    return np.int64(-(words.ctypes.data // 8) % WORDS)
