@@ -1,14 +1,16 @@
-"""Samplers by name, and objects in a user's own files, as `file.py:Name`."""
+"""Names: of samplers, of sites, and of objects in a user's own files, as `file.py:Name`."""
 
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from latticework.models.domains import Domain
 from latticework.samplers import NAMES, find_sampler_class, parse_sampler_call
 from latticework.samplers.base import Sampler
 from latticework.sampling.annotations import describe_annotation, fits
@@ -122,3 +124,23 @@ def _module(file: Path) -> Any:
         sys.path.insert(0, str(file.parent))
     spec.loader.exec_module(module)
     return module
+
+
+def site_names(names: Iterable[str], domain: Domain) -> tuple[str, ...]:
+    """The names of the sites, from any sequence of words, such as the columns of a table.
+
+    Raises ValueError unless there are `domain.dim` different ones.
+    """
+    wanted = f"names must be {domain.dim} different words, one a site"
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"{wanted}, got {names!r}")
+    words = tuple(names)
+    for name in words:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{wanted}, got {name!r} among them")
+    if len(words) != domain.dim:
+        raise ValueError(f"{wanted}, got {len(words)}")
+    name, times = Counter(words).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"{wanted}, got {name!r} more than once")
+    return tuple(map(str, words))

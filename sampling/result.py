@@ -1,11 +1,8 @@
 """The result of `latticework.sample`: draws, their diagnostics, a file, ArviZ's form."""
 
 import html
-import json
-import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,75 +12,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Binary, Categorical, Domain, Integer, Mixed, Ordinal, Subset
+from latticework.models.domains import Categorical, Domain, Mixed
 from latticework.samplers.base import Sampler, require_count
-from latticework.sampling import comparisons, conditional_means
+from latticework.sampling import comparisons, conditional_means, result_files
 from latticework.sampling.adaptation import AdaptationResult
 from latticework.sampling.diagnostics import quantities, round_noise
-from latticework.sampling.ladder_estimates import Ladders, LogZ
-from latticework.sampling.naming import as_text, from_text, short_repr
-from latticework.sampling.stored_draws import StoredDraws
-from latticework.sampling.verdict import Convergence, entry_name, verdict
+from latticework.sampling.ladder_estimates import Ladders
+from latticework.sampling.naming import short_repr
+from latticework.sampling.result_verdict import (
+    Function,
+    ResultLogZ,
+    ResultVerdict,
+    function_values,
+)
+from latticework.sampling.stored_draws import StoredDraws, UnpackedDraws
+from latticework.sampling.verdict import entry_name, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TENSORS = ("draws", "log_prob", "acceptance")
-STORED_FIELDS = (
-    "evaluations", "seconds", "compile_seconds", "seed", "names", "labels", "caveat", "stopped"
-)  # fmt: skip
-DOMAINS = {made.__name__: made for made in (Binary, Categorical, Mixed, Ordinal, Integer, Subset)}
 MAX_SHOWN_ROWS = 20  # rows of the table in a notebook
-DRAWS_AT_ONCE = 2**16  # draws that a function of x is given together
-Function = Callable[[Tensor], Tensor]  # states [n, *domain.shape] -> [n] or [n, ...]
-
-
-class ResultVerdict(Convergence):
-    """The verdict of a result. Called, it judges functions of x in place of the entries of x."""
-
-    result: "SampleResult"
-
-    def __call__(
-        self,
-        of: Function | Mapping[str, Function] | None = None,
-        *,
-        reference: KnownTarget | None = None,
-    ) -> Convergence:
-        """Whether the log-probability and `of` have mixed: a function of x, or some with names.
-
-        With a `reference` (`latticework.reference`) in place of `of`, whether the means are right:
-        their errors against the truth take the place of R-hat (`sampling.comparisons`).
-
-        A function maps states `[n, *domain.shape]` to numbers or truth values `[n, ...]`. Take it
-        where only what it tells has a meaning: of clusters, for example, whether two points share
-        one, because labels may be exchanged. Raises ValueError for a function of another shape.
-        """
-        result = self.result
-        if (of is None) == (reference is None):
-            raise ValueError("give either of= or reference=")
-        if reference is not None:
-            return comparisons.judge_by_reference(result, reference)
-        assert of is not None
-        functions = of if isinstance(of, Mapping) else {getattr(of, "__name__", "of"): of}
-        values = function_values(result.draws, functions)
-        return verdict(
-            result.log_prob.numpy(), result.draws.numpy(), caveat=result.caveat, of=values
-        )
-
-
-class ResultLogZ(LogZ):
-    """The log normaliser of a result, with the ladders that tell it."""
-
-    ladders: Ladders | None
-
-    def plot(self) -> Any:
-        """The barrier and log Z along the temperatures, as a Matplotlib figure."""
-        from latticework.sampling.pictures import draw_ladders
-
-        assert self.ladders is not None
-        return draw_ladders(self.ladders, self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,120 +306,12 @@ class SampleResult:
         Raises FileExistsError if the file exists, and ValueError for a name that does not end in
         .npz or a domain that is not of this library.
         """
-        path, kind = Path(file), type(self.domain).__name__
-        if path.suffix != ".npz":
-            raise ValueError(f"a result is written to a file that ends in .npz, got {path}")
-        if DOMAINS.get(kind) is not type(self.domain):
-            raise ValueError(f"a file holds draws from {', '.join(DOMAINS)}, got {self.domain}")
-        about: dict[str, Any] = {name: getattr(self, name) for name in STORED_FIELDS}
-        about["domain"] = (
-            kind,
-            {f.name: getattr(self.domain, f.name) for f in fields(self.domain) if f.init},
-        )
-        about["sampler"] = as_text(self.sampler)
-        arrays = {name: getattr(self, name).numpy() for name in TENSORS}
-        if self.ladders is not None:
-            arrays |= {f"ladders_{key}": value for key, value in vars(self.ladders).items()}
-        if self.adapted is not None:
-            arrays["adapted_x"] = self.adapted.x.cpu().numpy()
-            sampler_text = as_text(self.adapted.sampler)
-            about["adapted"] = {**self.adapted._asdict(), "sampler": sampler_text, "x": None}
-        arrays["about"] = np.array(json.dumps(about, default=lambda value: value.tolist()))
-        try:
-            with path.open("xb") as opened:
-                np.savez_compressed(opened, **arrays)
-        except FileExistsError:
-            raise FileExistsError(
-                f"{path} exists and is not overwritten; remove it, or choose another name"
-            ) from None
+        result_files.write_result(self, Path(file))
 
     @classmethod
     def load(cls, file: str | Path) -> "SampleResult":
         """The result that `save` wrote. Raises ValueError for any other file."""
-        try:
-            with np.load(file) as opened:
-                about: dict[str, Any] = json.loads(str(opened["about"]))
-                arrays: dict[str, Any] = {k: torch.from_numpy(opened[k]) for k in TENSORS}
-                ladders = {k.removeprefix("ladders_"): opened[k] for k in opened if "ladders_" in k}
-                x = torch.from_numpy(opened["adapted_x"]) if about.get("adapted") else None
-        except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{file} is no file that SampleResult.save wrote: {error}") from error
-        sampler = from_text(*about.pop("sampler"))
-        kind, sizes = about.pop("domain")
-        if chosen := about.pop("adapted", None):
-            text = chosen["sampler"]  # None in older files
-            made_by = sampler if text is None else from_text(*text)
-            about["adapted"] = AdaptationResult(**{**chosen, "sampler": made_by, "x": x})
-        if ladders:
-            about["ladders"] = Ladders(**{**ladders, "steps": int(ladders["steps"])})
-        if about["names"] is not None:
-            about["names"] = tuple(about["names"])
-        if about.get("labels") is not None:
-            about["labels"] = tuple(map(tuple, about["labels"]))
-        domain = DOMAINS[kind](**sizes)
-        arrays["draws"] = StoredDraws.pack(arrays["draws"], domain)
-        return cls(**arrays, **about, sampler=sampler, domain=domain)
-
-
-class UnpackedDraws:
-    """The attribute `draws` of a result, which is stored as bits and bytes."""
-
-    def __get__(self, result: SampleResult | None, owner: type) -> Any:
-        return self if result is None else result.stored.unpack()
-
-    def __set__(self, result: SampleResult, draws: Any) -> None:
-        stored = StoredDraws.pack(draws) if isinstance(draws, Tensor) else draws
-        result.__dict__["stored"] = stored
+        return cls(**result_files.read_fields(file))
 
 
 SampleResult.draws = UnpackedDraws()  # type: ignore[assignment]
-
-
-def function_values(
-    draws: Tensor, of: Mapping[str, Function]
-) -> tuple[NDArray[np.float64], list[str]]:
-    """The values of functions at `draws`, float64 `[chains, draws, n]`, and their n names.
-
-    Raises ValueError for a function that does not give finite numbers, as many for each state.
-    """
-    parts, names = [], []
-    states = draws.flatten(0, 1)
-    for name, function in of.items():
-        with torch.no_grad():
-            batches = [torch.as_tensor(function(batch)) for batch in states.split(DRAWS_AT_ONCE)]
-        for value, batch in zip(batches, states.split(DRAWS_AT_ONCE), strict=True):
-            if value.shape[:1] != batch.shape[:1]:
-                raise ValueError(
-                    f"{name} must map states {list(batch.shape)} to [{len(batch)}] or "
-                    f"[{len(batch)}, ...], got {list(value.shape)}"
-                )
-        values = torch.cat(batches)
-        if not values.isfinite().all():
-            raise ValueError(f"{name} must be finite at every draw, got NaN or infinity")
-        names += [
-            f"{name}[{', '.join(map(str, index))}]" if index else name
-            for index in np.ndindex(*values.shape[1:])
-        ]
-        parts.append(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
-    every = torch.cat([part.double() for part in parts], 1)
-    return every.unflatten(0, draws.shape[:2]).numpy(), names
-
-
-def site_names(names: Iterable[str], domain: Domain) -> tuple[str, ...]:
-    """The names of the sites, from any sequence of words, such as the columns of a table.
-
-    Raises ValueError unless there are `domain.dim` different ones.
-    """
-    wanted = f"names must be {domain.dim} different words, one a site"
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ValueError(f"{wanted}, got {names!r}")
-    words = tuple(names)
-    for name in words:
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"{wanted}, got {name!r} among them")
-    if len(words) != domain.dim:
-        raise ValueError(f"{wanted}, got {len(words)}")
-    name, times = Counter(words).most_common(1)[0]
-    if times > 1:
-        raise ValueError(f"{wanted}, got {name!r} more than once")
-    return tuple(map(str, words))

@@ -20,7 +20,8 @@ from latticework.sampling.draw_loop import DrawLoop, start_draws
 from latticework.sampling.drawing import MeteredKernel
 from latticework.sampling.engine import Engine, engine_for_adaptation
 from latticework.sampling.evaluations import EvaluationCounter
-from latticework.sampling.result import SampleResult, site_names
+from latticework.sampling.naming import site_names
+from latticework.sampling.result import SampleResult
 from latticework.sampling.sample_arguments import (
     count_chains,
     describe_equal_starts,

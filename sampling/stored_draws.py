@@ -176,3 +176,14 @@ class LazyArray:
         return (
             self.stored.unpack().numpy().reshape(self.shape).astype(dtype or self.stored.code.dtype)
         )
+
+
+class UnpackedDraws:
+    """The attribute `draws` of a result, which is stored as bits and bytes."""
+
+    def __get__(self, result: Any, owner: type) -> Any:
+        return self if result is None else result.stored.unpack()
+
+    def __set__(self, result: Any, draws: Any) -> None:
+        stored = StoredDraws.pack(draws) if isinstance(draws, Tensor) else draws
+        result.__dict__["stored"] = stored

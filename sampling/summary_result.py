@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.sampling.diagnostics import MIN_ESS, largest_r_hat, quantities, round_noise
-from latticework.sampling.result import ResultVerdict, SampleResult
+from latticework.sampling.result import SampleResult
+from latticework.sampling.result_verdict import ResultVerdict
 from latticework.sampling.running_moments import BATCHES, RunningMoments
 from latticework.sampling.verdict import entry_name
 

@@ -90,10 +90,10 @@ class TemperedTwin(Tempered, MultiStepSampler):
         forms = _forms(target, tuple(state.schedule.tolist())[-len(level) :])
         rows = level.argsort(0) * chains + torch.arange(chains)  # by level
         twins = _twins(self.twin, tuple(state.scales.tolist())[-len(level) :], len(level))
-        twin, states, hot = self.twin, state.kernel.levels, int(self.hot * len(level))
+        states, hot = state.kernel.levels, int(self.hot * len(level))
         made = [1] * hot + [self.steps] * (len(level) - hot)
-        together = not len(state.scales) and isinstance(twin, GroupTwin)
-        if together and twin.serves_groups(states[0], forms, chains):
+        twin = self.twin if isinstance(self.twin, GroupTwin) else None
+        if twin and not len(state.scales) and twin.serves_groups(states[0], forms, chains):
             accepted = np.zeros(rows.shape)
             for first, steps in ((0, made[0]), (hot, made[-1] - made[0])):
                 if not steps:

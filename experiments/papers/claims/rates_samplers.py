@@ -145,7 +145,7 @@ def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Findi
 class TrainedModel(NamedTuple):
     """The settings that tell trained models apart."""
 
-    kind: str  # method, hidden units, learning rate
+    kind: str  # method, hidden units, epochs, learning rate
     seed: int
 
 
@@ -154,5 +154,6 @@ def _describe_training(record: Record) -> TrainedModel:
     rate = f"{pretrain['learning_rate']:g}"
     decay = "decreasing" if pretrain["linear_decay"] else "constant"
     method, hidden = record.choices["negatives"], record.config["model"]["hidden"]
-    kind = f"{method.upper()}, {hidden} units, rate {rate}, {decay}"
+    epochs = f"{pretrain['epochs']:g} epochs"
+    kind = f"{method.upper()}, {hidden} units, {epochs}, rate {rate}, {decay}"
     return TrainedModel(kind, record.config["model_seed"])
