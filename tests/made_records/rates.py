@@ -183,21 +183,13 @@ def decays(none: float = -90.0, some: float = -95.0) -> list[Record]:
 def trained_models(**levels: float) -> list[Record]:
     """The last ISL of each sampler on models by three methods of training."""
     default = {GIBBS: -120.0, SP: -110.0, HERDING: -90.0, FPCD: -91.0}
-    return [
-        record
-        for method in METHODS
-        for record in ends(
-            "isl",
-            {**default, **levels},
-            choices={"negatives": method},
-            config={
-                "model": {"hidden": 100},
-                "task": {
-                    "pretrain": {"negatives": method, "learning_rate": 0.1, "linear_decay": True}
-                },
-            },
-        )
-    ]
+    records = []
+    for method in METHODS:
+        pretrain = {"negatives": method, "epochs": 10, "learning_rate": 0.1, "linear_decay": True}
+        config = {"model": {"hidden": 100}, "task": {"pretrain": pretrain}}
+        choices = {"negatives": method}
+        records += ends("isl", {**default, **levels}, choices=choices, config=config)
+    return records
 
 
 def similar_costs(herding: float = 1.2) -> list[Record]:
