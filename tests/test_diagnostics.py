@@ -153,17 +153,27 @@ def test_a_chain_that_never_moved_among_others_is_never_converged(chains):
     assert "1 of 5 sites never changed in a chain" in verdict(log_prob, draws).text
 
 
-@pytest.mark.parametrize("most", [1.0, 0.97])
-def test_draws_that_alternate_are_told(most):
-    """Each site flips at every step, or nearly: the parity of two sites stays what it was."""
+def flipping(share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities, and draws whose sites flip in a share of the steps."""
     rng = np.random.default_rng(0)
-    flips = rng.random((8, 500, 4)) < most
+    flips = rng.random((8, 500, 4)) < share
     draws = (rng.integers(0, 2, (8, 1, 4)) + flips.cumsum(1)) % 2
-    log_prob = rng.normal(size=(8, 500))
-    found = verdict(log_prob, draws)
-    assert not found.converged
-    size = re.search(r"antithetic, ESS (\d+) of 4000 draws at x", found.text)
+    return rng.normal(size=(8, 500)), draws
+
+
+def test_draws_that_alternate_are_told():
+    """Each site flips at nearly every step: their means look better than they are."""
+    judgement = verdict(*flipping(0.97))
+    assert not judgement.converged
+    size = re.search(r"antithetic, ESS (\d+) of 4000 draws at x", judgement.text)
     assert int(size[1]) > 8000
+
+
+def test_pairs_tell_chains_apart_whose_sites_alternate():
+    """Each site flips at every step: the parity of two sites stays what it was in each chain."""
+    judgement = verdict(*flipping(1.0))
+    assert not judgement.converged
+    assert re.match(r"does not mix: R-hat [\d.]+ at x\[\d\] x\[\d\]", judgement.text)
 
 
 def test_an_ess_is_told_up_to_the_number_of_draws():

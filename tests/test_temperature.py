@@ -29,7 +29,7 @@ def drawn(model, beta, count, seed):
 @pytest.mark.parametrize("beta", [0.4, 1.6])
 @pytest.mark.parametrize("name", MODELS)
 def test_intervals_hold_the_temperature_of_exact_draws(name, beta):
-    """Of 30 intervals, 95 % each, fewer than 23 hold it with probability 1e-4."""
+    """Fewer than 23 of 30 intervals, 95 % each, hold it with probability 1e-4."""
     model, held, widths = MODELS[name], 0, []
     for seed in range(30):
         found = lw.temperature(drawn(model, beta, 300, seed), model)
@@ -40,7 +40,7 @@ def test_intervals_hold_the_temperature_of_exact_draws(name, beta):
 
 
 def test_chains_count_as_one_draw_each():
-    """The same draws ten times over tell no more than once."""
+    """Draws that are repeated ten times tell no more than once."""
     model = MODELS["graph"]
     draws = drawn(model, 1.0, 200, 0)
     once = lw.temperature(draws, model)

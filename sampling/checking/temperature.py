@@ -19,7 +19,7 @@ from latticework.sampling.checking.draws import as_states
 from latticework.sampling.targets import States, as_model
 
 MAX_NEWTON_STEPS = 100
-TOLERANCE = 1e-8  # of beta, relative
+TOLERANCE = 1e-8  # relative error of beta
 NORMAL_95 = 1.96  # standard errors of a 95 % interval
 LARGEST_STEP = 2.0  # factor by which a step of Newton's method may change beta
 
@@ -84,9 +84,9 @@ def temperature(
 
 @torch.no_grad()
 def _conditional_terms(x: Tensor, model: EnergyModel) -> tuple[Tensor, Tensor]:
-    """What beta multiplies, for each draw and site, `[draws, sites]` and `[draws, sites, values]`.
+    """Log-probabilities that beta multiplies: `[draws, sites]` and `[draws, sites, values]`.
 
-    The log-probability at the site's value and at each of its values, less the largest.
+    They are those at the site's value and at each of its values, less the largest.
     """
     cache, rows, at_value = model.cache(x), [], []
     values = model.domain.values().to(x)
