@@ -92,7 +92,7 @@ def test_fields_survive_their_storage_as_numbers():
 
 def test_thinning_hides_no_effective_samples():
     """DLMC for a long time draws independent sites afresh, so every step is an effective sample."""
-    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, max_draws=100)
     stint, found = course.measure_run(lw.DLMC(time=50.0), 2000, seed=0)
     thinned = quality(stint.result)
     assert stint.thin == 16
@@ -113,7 +113,7 @@ def test_no_two_runs_share_their_random_numbers(monkeypatch):
         return drawn(self, sampler, steps, seed, x)
 
     monkeypatch.setattr(TuningSetup, "sample_run", noted)
-    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, kept=100)
+    course = TuningSetup(lw.Lattice((3, 3), 0.0, 0.3), chains=4, max_draws=100)
     for seed in range(3):
         course.measure_run(lw.DLMC(time=50.0), 2000, seed)
     assert len(taken) == len(set(taken)) > 3

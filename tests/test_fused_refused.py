@@ -50,8 +50,8 @@ def noisy(x):
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (branching, r"test_fused.py, line \d+: return x.sum\(-1\) if x.sum\(\) > 3"),
-        (by_numpy, r"test_fused.py, line \d+: .*numpy\(\)"),
+        (branching, r"test_fused_refused.py, line \d+: return x.sum\(-1\) if x.sum\(\) > 3"),
+        (by_numpy, r"test_fused_refused.py, line \d+: .*numpy\(\)"),
         (Counting().number, "keeps a state"),
         (Counting().tensor, "keeps a state"),
         (Counting().in_place, "writes to a tensor"),

@@ -15,7 +15,7 @@ from latticework.experiments.figures.log_z import ladders, normalisers
 from latticework.experiments.records.record import Budget, load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks import ais
-from latticework.experiments.tasks import exact_log_z as log_z_task
+from latticework.experiments.tasks import log_z as log_z_task
 from latticework.models.transfer_matrix import exact_log_z, torus
 from latticework.sampling import annealing
 from latticework.sampling.annealing import (
