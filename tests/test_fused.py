@@ -260,7 +260,7 @@ def test_sample_uses_it(interpreted):
     )
     model, kernel = lw.Function(bumpy, lw.Binary(20)), Fused(lw.DMALA())
     chain, visited = kernel.at(started(model, double=False), model), []
-    found = kernel.draw(chain, model, Generator().manual_seed(2), 30, 3, model)
+    _, found = kernel.draw(chain, model, Generator().manual_seed(2), 30, 3, model)
     with torch.no_grad():
         rng, accept = Generator().manual_seed(2), 0
         for _ in range(30):
