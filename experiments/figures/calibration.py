@@ -131,13 +131,16 @@ def draw_thresholds(records: list[Record], half: str = "judging") -> plot.Plot:
     look: dict[str, Any]
     for number, (name, rule) in enumerate(curves):
         x, y = _move_limit(rows, rule)
-        series.append(plot.Series(name, x, y, color=style.numbered_style(number)["color"]))
+        if x:  # some run has converged
+            series.append(plot.Series(name, x, y, color=style.numbered_style(number)["color"]))
     points = {
         "former rule": verdict_rules.RULES[verdict_rules.FORMER],
         "rule in use": used,
     }
     for number, (name, chosen) in enumerate(points.items()):
         shares = verdict_rules.measure_rates(rows, chosen)
+        if not (shares[REFUSED].of and shares[WRONG].of):
+            continue
         place = 100 * shares[REFUSED].value, 100 * shares[WRONG].value
         look = {"marker": "sD"[number], "linestyle": "none"}
         series.append(plot.Series(name, *place, color="black", **look))
