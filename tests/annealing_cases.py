@@ -15,7 +15,7 @@ BINARY = ("binary", "spins", "dense_ising", "lattice", "ring", "rbm")
 OTHER = ("categorical", "lattice_potts", "ordinal")
 
 
-def seeded(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
+def make_rng(seed=11):  # not 0, whose numbers R-MALA lifts its starts by
     return Generator().manual_seed(seed)
 
 
@@ -38,7 +38,7 @@ def log_z(name):
 
 def rows(count, seed):
     """Draws of 12 sites of which neighbours are alike."""
-    rng = seeded(seed)
+    rng = make_rng(seed)
     kind = torch.rand(count, 4, 1, generator=rng) < 0.4
     return (kind ^ (torch.rand(count, 4, 3, generator=rng) < 0.15)).flatten(1).byte()
 

@@ -96,7 +96,7 @@ def content_of_whole_run(folder):
     return content(run, work(run))
 
 
-def crashed(path, at):
+def crash_work(path, at):
     with pytest.raises(CrashError):
         work(begin(path), crash_at=at)
 

@@ -118,7 +118,7 @@ def mine(body, memory=()):
     return names["Mine"]()
 
 
-def checked(sampler, *names, law=None, target=None, chains=20_000):
+def check_on_targets(sampler, *names, law=None, target=None, chains=20_000):
     """The report, and the names of the checks that fail, on these of the small targets."""
     targets = {name: SMALL_TARGETS[name]() for name in names} if target is None else {"own": target}
     report = run_checks(sampler, targets, law=law, chains=chains, seed=0, error=1e-6)

@@ -25,6 +25,6 @@ def categories(x):
     return (x.flatten(1) @ WAVE.to(x)).sin() * 3
 
 
-def started(model, double=True):
+def start_states(model, double=True):
     x = model.domain.uniform(CHAINS, Generator().manual_seed(1))
     return x.double() if double else x

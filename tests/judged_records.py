@@ -95,7 +95,7 @@ def the(name: str) -> Claim:
     return found
 
 
-def judged(name: str, records: list[Record]) -> str:
+def judge_claim(name: str, records: list[Record]) -> str:
     """The verdict with all margins and numbers, or why there is none."""
     try:
         finding = the(name).judge(records)

@@ -34,7 +34,7 @@ def some_states(model, chains=5):
     return model.domain.uniform(chains, Generator().manual_seed(2))
 
 
-def decomposed(graph: lw.Graph, draws: int = 1) -> tuple[torch.Tensor, dict]:
+def draw_by_tree(graph: lw.Graph, draws: int = 1) -> tuple[torch.Tensor, dict]:
     """Exact draws `[draws, sites]`; log Z and the marginals of sites and edges."""
     samplers = pytest.importorskip("dwave.samplers")
     bqm = graph.to_bqm()

@@ -56,7 +56,7 @@ def joint_p(sampler, name, steps=3, chains=20_000, engine=None):
 SCALES = [0.4, 1.5, 0.2]  # of levels
 
 
-def recorded(sampler, model, steps, chains=8, seed=0):
+def run_ladders(sampler, model, steps, chains=8, seed=0):
     rng, states = Generator().manual_seed(seed), []
     state = sampler.init(model.domain.uniform(chains, rng).float(), model)
     for _ in range(steps // 10):

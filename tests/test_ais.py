@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from annealing_cases import log_z, path_of, seeded, z_score
+from annealing_cases import log_z, make_rng, path_of, z_score
 from documented import ROOT, names, table
 from exactness import TABLE
 from targets import TARGETS
@@ -47,7 +47,7 @@ KERNELS = [
 @pytest.mark.parametrize(("kernel", "kind", "name"), KERNELS, ids=str)
 def test_log_z_is_met_from_both_sides(kernel, kind, name):
     """Few betas and many chains, so that a wrong weight is off by many standard errors."""
-    path, rng, truth = path_of(name, kind), seeded(), log_z(name)
+    path, rng, truth = path_of(name, kind), make_rng(), log_z(name)
     target, betas = TARGETS[name], linear(6)
     there = anneal(kernel, path, path.draw(6000, rng), betas, rng)
     found = estimate_log_normaliser(there.log_weight, rng)
@@ -83,7 +83,7 @@ class Unguarded(DULA):
 )
 def test_what_is_wrong_does_not_meet_it(move, kernel):
     """Control of the test above, at the same budget."""
-    path, rng, betas = path_of("binary"), seeded(), linear(6)
+    path, rng, betas = path_of("binary"), make_rng(), linear(6)
     with torch.no_grad():
         annealing = start_annealing(kernel, path, path.draw(6000, rng), betas)
         for _ in range(6):
@@ -110,7 +110,7 @@ class Forgetful(GeometricPath):
 def test_cached_values_are_those_of_an_evaluation(kernel, chains):
     weights = []
     for kind in (GeometricPath, Forgetful):
-        path, rng = path_of("rbm", kind).double(), seeded()
+        path, rng = path_of("rbm", kind).double(), make_rng()
         x = path.draw(chains, rng).double()
         weights.append(anneal(kernel, path, x, linear(10), rng).log_weight)
     torch.testing.assert_close(*weights, rtol=1e-5, atol=1e-5)
@@ -121,7 +121,7 @@ def test_cached_values_are_those_of_an_evaluation(kernel, chains):
     [(GWG(), GeometricPath), (Gibbs(), GeometricPath), (BlockGibbs(), ScaledRBM)],
 )
 def test_nothing_is_read_on_the_host(kernel, kind):
-    path, rng, betas = path_of("rbm", kind), seeded(), linear(5)
+    path, rng, betas = path_of("rbm", kind), make_rng(), linear(5)
     with torch.no_grad():
         annealing = start_annealing(kernel, path, path.draw(10, rng), betas)
         annealing = advance(annealing, kernel, path, betas, rng)
@@ -165,11 +165,11 @@ def test_an_estimate_does_not_depend_on_the_scale():
     log_weight = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
     weight = log_weight.exp()
     for shift in (0, -5000, 5000):
-        found = estimate_log_normaliser(log_weight + shift, seeded())
+        found = estimate_log_normaliser(log_weight + shift, make_rng())
         assert found.value - shift == pytest.approx(float(weight.mean().log()))
         assert found.error == pytest.approx(float(weight.std() / weight.mean() / 3**0.5))
         assert found.ess == pytest.approx(float(weight.sum() ** 2 / weight.square().sum()))
         assert found.bound - shift == pytest.approx(1.0)
         assert found.bound_error == pytest.approx(1 / 3**0.5)
     with pytest.raises(ValueError, match="two finite log weights"):
-        estimate_log_normaliser(log_weight[:1], seeded())
+        estimate_log_normaliser(log_weight[:1], make_rng())

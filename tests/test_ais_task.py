@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from annealing_cases import DATA, path_of, rbm, seeded
+from annealing_cases import DATA, make_rng, path_of, rbm
 from fakes import fake
 
 from latticework.experiments.records.likelihood import (
@@ -69,11 +69,11 @@ def test_the_task_finds_the_exact_log_likelihoods(tmp_path, sampler, path):
     assert record.metrics["log_ratio"].iloc[20] == 0  # the chains back have only burned in
     weight = torch.tensor(record.arrays("log_weight")["forward"])
     base = float(path(model, log_odds(DATA)).log_z_start())
-    estimated = estimate_log_normaliser(weight, seeded()).value
+    estimated = estimate_log_normaliser(weight, make_rng()).value
     assert estimated == pytest.approx(found["log_z"] - base)
     assert found["log_z_lower"] == pytest.approx(base + float(weight.mean()))
     back = torch.tensor(record.arrays("log_weight_back")["back"])
-    estimated = estimate_log_normaliser(back, seeded()).value
+    estimated = estimate_log_normaliser(back, make_rng()).value
     assert estimated == pytest.approx(base - found["log_z_back"])
     assert found["log_z_upper"] == pytest.approx(base - float(back.mean()))
     assert found["log_z_upper"] > found["log_z_back"] + 1e-4  # control: they differ
@@ -105,7 +105,7 @@ def test_fused_steps_go_the_way_of_eager_ones(runs, blocks, plain_tape, request)
     path = path_of("binary")
     betas, weights = linear(12), []
     for engine in ("eager", "fused", "eager"):
-        rng = seeded()
+        rng = make_rng()
         x = path.draw(900, rng)
         done = anneal(DMALA(0.5), path, x, betas, rng, 2, runs, engine)
         weights.append(done.log_weight)
@@ -168,7 +168,7 @@ def test_a_run_that_was_killed_ends_with_the_same_numbers(tmp_path, left):
 
 def test_a_biased_kernel_is_refused(tmp_path):
     require_exact(GWG())
-    path, rng = path_of("rbm"), seeded()
+    path, rng = path_of("rbm"), make_rng()
     with pytest.raises(ValueError, match=r"leaves its target invariant, and DULA\(step_size=0.1"):
         anneal(DULA(0.1), path, path.draw(5, rng), linear(3), rng)
     with pytest.raises(ValueError, match="leaves its target invariant"):
@@ -207,7 +207,7 @@ def test_a_step_for_each_block_of_betas_keeps_log_z_and_brings_its_ends_together
 
 def estimated(forward, back, truth=100.0, **more):
     """A record of log weights `[chains]` in both directions, relative to `truth`."""
-    there, again = (estimate_log_normaliser(one, seeded()) for one in (forward, back))
+    there, again = (estimate_log_normaliser(one, make_rng()) for one in (forward, back))
     return fake(
         config={"task": {"chains": len(forward), "steps": 9, "back": len(back)}},
         log_z=truth + there.value,
@@ -231,7 +231,7 @@ def normal(variance, chains, rng, mean=None):
 
 
 def test_a_value_needs_half_the_chains_and_close_ends():
-    rng = seeded()
+    rng = make_rng()
     narrow, wide = (lambda: normal(0.2, 50, rng)), (lambda: normal(3.0, 50, rng))
     good = estimated(narrow(), narrow(), log_z_exact=None)
     assert is_value_reliable(good)
@@ -254,7 +254,7 @@ def test_a_value_needs_half_the_chains_and_close_ends():
 
 def test_rows_that_are_no_draws_give_no_bound():
     """Then the estimate towards the model may be far above that from the rows."""
-    rng = seeded()
+    rng = make_rng()
     wide = normal(9.0, 50, rng)
     record = estimated(wide, normal(9.0, 50, rng, mean=MAX_EXCESS_NATS + 4))
     assert rows_differ_from_model(record)

@@ -12,7 +12,7 @@ from faulty_samplers import (
     RIGHT,
     WALK,
     WRONG,
-    checked,
+    check_on_targets,
     found,
     mine,
     words,
@@ -35,7 +35,7 @@ from latticework.sampling.checking.targets import SMALL_TARGETS, Target
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_sampler_fails(fault):
     body, expected = WRONG[fault]
-    _, failed = checked(mine(body, ("grad",) if fault == DECLARED else ()), "binary")
+    _, failed = check_on_targets(mine(body, ("grad",) if fault == DECLARED else ()), "binary")
     assert failed >= expected
     if len(expected) == 1:
         assert failed - (ALSO if "invariance" in expected else set()) == expected
@@ -44,7 +44,7 @@ def test_a_wrong_sampler_fails(fault):
 @pytest.mark.parametrize("body", NOT_BEARING.values(), ids=NOT_BEARING)
 def test_an_exact_sampler_need_not_bear_nan(body):
     """Impossible states are told apart from faults of a target."""
-    report, failed = checked(mine(WALK + body), "binary")
+    report, failed = check_on_targets(mine(WALK + body), "binary")
     assert found(report, "impossible states").status == "ok"
     assert found(report, "unknown states").status == "no"
     assert not failed - {"no host reads"}
@@ -75,7 +75,7 @@ def test_a_sweep_that_keeps_the_parity_of_free_sites_is_caught(monkeypatch):
 )
 def test_memory_is_declared(memory, told):
     """A counter of steps, which may change the law at any later time."""
-    report, failed = checked(mine(WRONG[DECLARED][0], memory), "binary")
+    report, failed = check_on_targets(mine(WRONG[DECLARED][0], memory), "binary")
     assert "cached values" in failed
     assert told in words(report)
 
@@ -93,7 +93,7 @@ def test_sites_of_many_values(name):
 
 def test_a_right_sampler_passes():
     """Control: the sampler that the wrong ones are made from."""
-    report, failed = checked(mine(RIGHT), *SMALL_TARGETS)
+    report, failed = check_on_targets(mine(RIGHT), *SMALL_TARGETS)
     assert not failed
     page = words(report)
     assert "everything holds, on binary, spins, rbm. Not supported: categorical" in page
@@ -103,7 +103,7 @@ def test_a_right_sampler_passes():
 
 def test_the_pair_of_states_shows_the_fault():
     """The inverted ratio moves as exp(-change): both flows of the pair are known."""
-    report, _ = checked(mine(WRONG["inverted ratio"][0]), "binary", chains=200_000)
+    report, _ = check_on_targets(mine(WRONG["inverted ratio"][0]), "binary", chains=200_000)
     flow, target = found(report, "invariance").flow, SMALL_TARGETS["binary"]()
     x, y = target.index(torch.tensor([flow.x, flow.y]))
     assert len(target.sites_changed(x, y)) == 1
@@ -119,7 +119,7 @@ def test_the_pair_of_states_shows_the_fault():
 
 @pytest.mark.slow
 def test_a_sampler_on_every_domain():
-    report, failed = checked(DMALA(0.5), *SMALL_TARGETS, chains=5000)
+    report, failed = check_on_targets(DMALA(0.5), *SMALL_TARGETS, chains=5000)
     assert not failed
     assert set(report.outcomes) == set(SMALL_TARGETS)
 
@@ -129,7 +129,7 @@ def test_a_sampler_that_declares_a_bias():
 
     It is the distance of its enumerated law from the target, whose draws it starts from.
     """
-    report, failed = checked(DULA(0.3), "binary")
+    report, failed = check_on_targets(DULA(0.3), "binary")
     assert not failed
     target = SMALL_TARGETS["binary"]()
     matrix = dula(DULA(0.3), target).after[0]
@@ -164,11 +164,13 @@ def rare(x):  # two states are impossible
 
 
 def test_the_law_of_a_step_is_compared_with_a_matrix():
-    assert checked(mine(RIGHT), "binary", law=walk_law)[1] == set()
-    report, failed = checked(mine(RIGHT), "binary", law=lazier)
+    assert check_on_targets(mine(RIGHT), "binary", law=walk_law)[1] == set()
+    report, failed = check_on_targets(mine(RIGHT), "binary", law=lazier)
     assert failed == {"law of one step"}
     assert "expected flow" in str(report)
     for law in (walk_law, undefined):
-        report, failed = checked(mine(RIGHT), law=law, target=Target(Function(rare, Binary(3))))
+        report, failed = check_on_targets(
+            mine(RIGHT), law=law, target=Target(Function(rare, Binary(3)))
+        )
         assert not failed
         assert found(report, "law of one step").status == "ok"

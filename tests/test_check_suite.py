@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from faulty_samplers import checked, found
+from faulty_samplers import check_on_targets, found
 
 from latticework.models.base import Function
 from latticework.models.domains import Binary
@@ -91,7 +91,7 @@ def test_a_sweep_is_exact_without_detailed_balance():
 
 
 def test_the_identity_does_not_move():
-    report, _ = checked(Still(), "binary")
+    report, _ = check_on_targets(Still(), "binary")
     assert found(report, "invariance").status == "ok"
     assert found(report, "all states reached").status == "fails"
     assert "never changed these sites: 0, 1, 2" in found(report, "all states reached").detail

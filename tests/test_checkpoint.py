@@ -17,7 +17,7 @@ from checkpointed_work import (
     begin,
     content,
     content_of_whole_run,
-    crashed,
+    crash_work,
     files,
     work,
 )
@@ -36,8 +36,8 @@ def expected(tmp_path_factory):
 
 @pytest.mark.parametrize("at", [1, 2, 6, 7, 12])
 def test_a_run_that_broke_off_ends_with_the_same_numbers(tmp_path, expected, at):
-    crashed(tmp_path / "run", at)
-    crashed(tmp_path / "run", min(at + 3, 12))  # and once more
+    crash_work(tmp_path / "run", at)
+    crash_work(tmp_path / "run", min(at + 3, 12))  # and once more
     run = begin(tmp_path / "run")
     assert content(run, work(run)) == expected
 
@@ -63,7 +63,7 @@ def test_notes_and_seconds_go_on(tmp_path):
 
 
 def test_the_last_two_are_kept_and_can_be_read_safely(tmp_path):
-    crashed(tmp_path, 9)
+    crash_work(tmp_path, 9)
     assert files(tmp_path) == ["work-0000000007.pt", "work-0000000008.pt"]
     document = torch.load(tmp_path / "checkpoints" / files(tmp_path)[0], weights_only=True)
     assert document["iteration"] == 7

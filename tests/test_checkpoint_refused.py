@@ -11,7 +11,7 @@ from checkpointed_work import (
     begin,
     content,
     content_of_whole_run,
-    crashed,
+    crash_work,
     files,
     work,
 )
@@ -58,7 +58,7 @@ def of_checkpoints(harm, *places):
     ],
 )
 def test_what_is_damaged_gives_way_to_the_checkpoint_before(tmp_path, expected, harm, iteration):
-    crashed(tmp_path, 10)
+    crash_work(tmp_path, 10)
     harm(tmp_path)
     run = begin(tmp_path)
     assert run._saved.get("work", {}).get("iteration") == iteration
@@ -73,7 +73,7 @@ def everything(folder):
 
 def test_another_configuration_starts_afresh_and_keeps_what_is_there(tmp_path, expected, caplog):
     """Hours of work may be in the checkpoints: nothing of them is deleted."""
-    crashed(tmp_path / "run", 9)
+    crash_work(tmp_path / "run", 9)
     before = everything(tmp_path / "run")
     assert {"metrics.csv", "work-0000000008.pt"} <= set(before)
     run = begin(tmp_path / "run", {**CONFIG, "seed": 1})
@@ -97,7 +97,7 @@ def test_a_file_that_was_replaced_takes_the_checkpoint_with_it(tmp_path, caplog)
 
 
 def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):
-    crashed(tmp_path / "run", 9)
+    crash_work(tmp_path / "run", 9)
     before = everything(tmp_path / "run")
     told = "made on cpu, and this run is on meta: give device=cpu to continue, or force=true"
     with pytest.raises(ConfigurationError, match=told):
@@ -110,7 +110,7 @@ def test_another_device_is_refused_and_nothing_is_touched(tmp_path, expected):
 
 
 def test_another_model_starts_afresh_and_the_earlier_checkpoints_are_kept(tmp_path, caplog):
-    crashed(tmp_path / "run", 9)
+    crash_work(tmp_path / "run", 9)
     run = begin(tmp_path / "run")
     before = everything(tmp_path / "run")
     whole = begin(tmp_path / "whole")
@@ -140,7 +140,7 @@ def test_rows_of_a_loop_whose_checkpoint_is_refused_are_cut(tmp_path):
 
 def test_force_and_threads_are_no_part_of_the_configuration(tmp_path):
     """A scheduler that starts a job again gives the same words, force=true among them."""
-    crashed(tmp_path, 9)
+    crash_work(tmp_path, 9)
     other = {**CONFIG, "threads": 2, "checkpoint": 7}
     assert begin(tmp_path, other, force=True)._saved["work"]["iteration"] == 8
 

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fakes import fake
-from judged_records import FAILS, HOLDS, OPEN, SEEDS, fig5, judged, table1, the, words
+from judged_records import FAILS, HOLDS, OPEN, SEEDS, fig5, judge_claim, table1, the, words
 from made_records import MADE
 from made_records.langevin_learning import network
 
@@ -250,4 +250,4 @@ CASES: dict[str, tuple[str, Callable[[], list[Record]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_claim_is_judged_on_records_like_these(case, golden):
     name, make = CASES[case]
-    golden(judged(name, make()))
+    golden(judge_claim(name, make()))

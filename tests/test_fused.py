@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from exactness import TABLE, largest_z
-from fused_steps import CHAINS, bumpy, categories, started
+from fused_steps import CHAINS, bumpy, categories, start_states
 from rows import follows
 from tapes import OnTape
 from targets import TARGETS
@@ -117,7 +117,7 @@ def test_steps_of_an_rbm_are_recorded(name, uncompiled):
 
 def follow(sampler, model):
     """On one tape, in double precision: rounding errors decide once in some 10^13 numbers."""
-    x, kernel = started(model), Fused(sampler)
+    x, kernel = start_states(model), Fused(sampler)
     with torch.no_grad():
         state, other = sampler.init(x, model), kernel.init(x, model)
         block = kernel.compile(other, model)
@@ -193,7 +193,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
     monkeypatch.setattr(fused_block, "MAX_BLOCKS_AT_ONCE", 4)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, metrics = Fused(lw.DMALA()), [lw.Acceptance(), lw.Changed()]
-    x = started(model, double=False)
+    x = start_states(model, double=False)
 
     def after(every, steps=42):
         rng = Generator().manual_seed(5)
@@ -212,7 +212,7 @@ def test_numbers_depend_on_the_seed_alone(monkeypatch):
 
 def test_sums_are_those_of_single_steps(interpreted):
     model = lw.Function(bumpy, lw.Binary(20))
-    kernel, x = Fused(lw.DMALA()), started(model, double=False)
+    kernel, x = Fused(lw.DMALA()), start_states(model, double=False)
     wanted = SumRequest(total=True, draws=3, traced=5, changed=True)
     with torch.no_grad():
         state = kernel.init(x, model)
@@ -259,7 +259,7 @@ def test_sample_uses_it(interpreted):
         one.log_prob, bumpy(one.draws.flatten(0, 1)).view(CHAINS, -1), rtol=1e-4, atol=1e-4
     )
     model, kernel = lw.Function(bumpy, lw.Binary(20)), Fused(lw.DMALA())
-    chain, visited = kernel.at(started(model, double=False), model), []
+    chain, visited = kernel.at(start_states(model, double=False), model), []
     _, found = kernel.draw(chain, model, Generator().manual_seed(2), 30, 3, model)
     with torch.no_grad():
         rng, accept = Generator().manual_seed(2), 0

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from fused_steps import Perceptron, started
+from fused_steps import Perceptron, start_states
 from torch import Generator, nn
 
 import latticework as lw
@@ -22,7 +22,7 @@ def test_a_model_that_changes_is_read_anew_without_compilation(interpreted):
 
     model = lw.Function(both, lw.Binary(20))
     model.inside = module  # and `outside` is no module of the model
-    kernel, x = Fused(lw.DMALA(0.3)), started(model, double=False)
+    kernel, x = Fused(lw.DMALA(0.3)), start_states(model, double=False)
     with torch.no_grad():
         state = kernel.at(x, model)
         state, _ = kernel.advance(state, model, Generator().manual_seed(1), 4)

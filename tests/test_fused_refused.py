@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from fused_steps import CHAINS, bumpy, started
+from fused_steps import CHAINS, bumpy, start_states
 from torch import Generator
 
 import latticework as lw
@@ -60,7 +60,7 @@ def noisy(x):
 )
 def test_what_cannot_be_compiled_is_named_and_runs_eagerly(function, why):
     model = lw.Function(function, lw.Binary(6))
-    x = started(model, double=False)
+    x = start_states(model, double=False)
     with pytest.raises(NotCompiledError, match=f"engine=fused is not possible: .*{why}"):
         select_kernel(lw.DMALA(), model, "fused", x=x)
     kernel, reason = select_kernel(lw.DMALA(), model, "auto", x=x, steps=MIN_STEPS_TO_FUSE)
@@ -77,7 +77,7 @@ def test_a_fault_of_the_compiler_is_named(monkeypatch):
     monkeypatch.setattr("torch._inductor.compile", none)
     model = lw.Function(bumpy, lw.Binary(20))
     kernel, reason = select_kernel(
-        lw.DMALA(), model, "auto", x=started(model), steps=MIN_STEPS_TO_FUSE
+        lw.DMALA(), model, "auto", x=start_states(model), steps=MIN_STEPS_TO_FUSE
     )
     assert type(kernel) is lw.DMALA
     assert "an internal error" in reason
@@ -100,7 +100,7 @@ def test_without_a_compiler_a_line_says_what_to_install(monkeypatch):
 
 def test_auto_compiles_where_the_steps_asked_for_pay(interpreted):
     model = lw.Function(bumpy, lw.Binary(20))
-    x = started(model, double=False)
+    x = start_states(model, double=False)
     assert (
         select_kernel(lw.DMALA(), model, "auto", x=x, steps=MIN_STEPS_TO_FUSE - 1)[0] == lw.DMALA()
     )
@@ -116,4 +116,4 @@ def test_auto_compiles_where_the_steps_asked_for_pay(interpreted):
 def test_a_model_that_remembers_is_refused():
     path = lw.GeometricPath(lw.Lattice((3, 3), 0.2))
     with pytest.raises(NotFusedError, match="remembers"):
-        Fused(lw.DMALA()).compile(Fused(lw.DMALA()).at(started(path, False), path), path)
+        Fused(lw.DMALA()).compile(Fused(lw.DMALA()).at(start_states(path, False), path), path)

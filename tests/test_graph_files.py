@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from made_graphs import DATA, decomposed, largest_z
+from made_graphs import DATA, draw_by_tree, largest_z
 from torch import Generator
 
 import latticework as lw
@@ -20,7 +20,7 @@ def test_grids_of_uai_files(name):
     if not file.exists():
         pytest.skip(f"needs {name}.uai")
     graph = lw.read_graph(file)
-    draws, exact = decomposed(graph, 1000)
+    draws, exact = draw_by_tree(graph, 1000)
     known = {"Grids_11": 390.07716647, "Grids_13": 767.50073811, "Grids_14": 1146.14277469}
     assert exact["log_partition_function"] == pytest.approx(known[name], abs=1e-3)
     for sampler in (lw.GibbsSweep(), lw.DMALA(0.2), lw.DLMC(0.1), lw.DULA(1.0)):  # a control

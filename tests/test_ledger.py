@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from fakes import fake, noise
-from judged_records import FAILS, HOLDS, OPEN, SEEDS, judged, the
+from judged_records import FAILS, HOLDS, OPEN, SEEDS, judge_claim, the
 from made_records import MADE
 from made_records.langevin_learning import network
 
@@ -110,8 +110,8 @@ def test_models_that_were_chosen_by_other_rules_are_not_compared():
     for record in longer:
         record.config["task"]["trial_steps"] = 10_000
     made = MADE["table1-small-caltech"].make()
-    usual = judged("table1-small-caltech", made)
-    assert judged("table1-small-caltech", [*made, *longer]) == usual
+    usual = judge_claim("table1-small-caltech", made)
+    assert judge_claim("table1-small-caltech", [*made, *longer]) == usual
     for record in made:
         if record.choices["sampler"] == "dmala":
             record.config["task"]["trial_steps"] = 500

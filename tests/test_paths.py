@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from annealing_cases import BINARY, OTHER, path_of, seeded
+from annealing_cases import BINARY, OTHER, make_rng, path_of
 from plain import agree
 from targets import TARGETS
 
@@ -58,7 +58,7 @@ def test_the_path_of_an_rbm_is_an_rbm_at_every_beta():
 @pytest.mark.parametrize("odds", [None, torch.tensor([-2.0, 0.0, 0.5, 1.0])])
 def test_draws_have_the_frequencies_of_the_base(kind, odds):
     path = kind(TARGETS["rbm"].model, odds)
-    mean = path.draw(40_000, seeded()).mean(0)
+    mean = path.draw(40_000, make_rng()).mean(0)
     truth = (torch.zeros(4) if odds is None else odds).sigmoid()
     assert ((mean - truth) / (truth * (1 - truth) / 40_000).sqrt()).abs().max() < 4
 

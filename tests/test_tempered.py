@@ -8,7 +8,7 @@ import pytest
 import torch
 from command import command_line
 from hydra.utils import instantiate
-from replicas import errors_off, recorded, works_of_exact_draws
+from replicas import errors_off, run_ladders, works_of_exact_draws
 from scipy.stats import binom
 from targets import TARGETS
 from torch import Generator
@@ -57,7 +57,7 @@ def test_the_schedule_equalises_rejections():
         fields = lw.Tempered(lw.DMALA(0.3), levels=levels).learn_fields(x, model)
         sampler = lw.Tempered(lw.DMALA(0.3), **fields)
         assert sampler.learn_fields(x, model) == {}
-        found = recorded(sampler, model, 400)
+        found = run_ladders(sampler, model, 400)
         assert found.rejections.max() - found.rejections.min() < 0.12
         assert (found.schedule[0], found.schedule[-1]) == (0, 1)
         wanted = levels or np.ceil(2 * found.barrier) + 1
@@ -77,7 +77,7 @@ def test_the_schedule_equalises_rejections():
 )
 def test_log_z_equals_enumeration(kernel, name):
     target = TARGETS[name]
-    found = recorded(lw.Tempered(kernel, 6), target.model, 1000).log_z
+    found = run_ladders(lw.Tempered(kernel, 6), target.model, 1000).log_z
     exact = np.logaddexp.reduce(target.log_prob)
     for value in (found.value, found.forward, found.backward):
         assert errors_off(found._replace(value=value), exact, 8) < 5
@@ -202,10 +202,10 @@ def test_bennett_solves_its_equation():
 def test_round_trips_of_sites_without_couplings_follow_the_theory():
     model = lw.Lattice((30,), 0.0, 1.0)
     sampler = lw.Tempered(lw.GibbsSweep(), schedule=[0.0, 0.25, 0.5, 0.75, 1.0])
-    found = recorded(sampler, model, 1500)
+    found = run_ladders(sampler, model, 1500)
     assert found.trips.mean() == pytest.approx(found.predicted_trips, rel=0.15)
     assert found.barrier_known
-    two = recorded(lw.Tempered(lw.GibbsSweep(), schedule=[0.0, 1.0]), model, 200)
+    two = run_ladders(lw.Tempered(lw.GibbsSweep(), schedule=[0.0, 1.0]), model, 200)
     assert not two.barrier_known
 
 

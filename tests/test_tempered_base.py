@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from replicas import errors_off, recorded
+from replicas import errors_off, run_ladders
 from targets import TARGETS
 
 import latticework as lw
@@ -19,7 +19,7 @@ def test_a_base_near_the_target_needs_fewer_levels():
     x, barriers = torch.zeros(1, 16), []
     for odds in (None, mean.logit()):
         sampler = lw.Tempered(lw.GibbsSweep(), 6, log_odds=odds)
-        found = recorded(replace(sampler, **sampler.learn_fields(x, model)), model, 1600)
+        found = run_ladders(replace(sampler, **sampler.learn_fields(x, model)), model, 1600)
         assert errors_off(found.log_z, float(exact), 8) < 5
         barriers.append(found.barrier)
     assert barriers[1] < barriers[0] / 3
@@ -33,11 +33,11 @@ def test_a_learned_base_is_that_of_the_site_means():
     sampler = lw.Tempered(lw.GibbsSweep(), 6, learn_base=True)
     fields = sampler.learn_fields(x, model)
     assert (fields["log_odds"] - mean.logit()).abs().max() < 1.5
-    found = recorded(replace(sampler, **fields), model, 400)
+    found = run_ladders(replace(sampler, **fields), model, 400)
     assert errors_off(found.log_z, float(exact), 8) < 5
     uniform = replace(sampler, learn_base=None).learn_fields(x, model)
     assert "log_odds" not in uniform
-    assert found.barrier < recorded(replace(sampler, **uniform), model, 400).barrier / 2
+    assert found.barrier < run_ladders(replace(sampler, **uniform), model, 400).barrier / 2
     potts = TARGETS["lattice_potts"]
     assert "log_odds" not in sampler.learn_fields(potts.states[:1].float(), potts.model)
 
