@@ -32,9 +32,9 @@ def describe_minutes(seconds: float) -> str:
 class ProgressLine:
     """The steps of a run, a note, and the time that is left."""
 
-    def __init__(self, total: int, what: str, size: str) -> None:
-        """Show `total` steps of `what`, whose draws take `size`."""
-        self.total, self.what, self.size, self.began = total, what, size, time.perf_counter()
+    def __init__(self, total: int, label: str, size: str) -> None:
+        """Show `total` steps of `label`, whose draws take `size`."""
+        self.total, self.label, self.size, self.began = total, label, size, time.perf_counter()
         self._bar: Any = None
         self._handle: Any = None
         self._updated = 0.0
@@ -52,7 +52,7 @@ class ProgressLine:
         remaining = f"{describe_minutes(max(0.0, left))} to go"
         if in_notebook():
             share = f"{steps:,} of {self.total:,} steps"
-            line = f"{self.what}: {share}, {note}, {remaining} (draws take {self.size})"
+            line = f"{self.label}: {share}, {note}, {remaining} (draws take {self.size})"
             self._show_in_notebook(line)
         else:
             self._show_on_terminal(steps, note, remaining)
@@ -83,8 +83,8 @@ class ProgressLine:
                 TextColumn("steps, {task.fields[note]}, {task.fields[left]}"),
             )
             self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
-            self._task = self._bar.add_task(self.what, total=self.total, note=note, left=remaining)
-            self._bar.console.print(f"{self.what}: draws take {self.size}", highlight=False)
+            self._task = self._bar.add_task(self.label, total=self.total, note=note, left=remaining)
+            self._bar.console.print(f"{self.label}: draws take {self.size}", highlight=False)
             self._bar.start()
         self._bar.update(self._task, completed=steps, note=note, left=remaining)
         self._bar.refresh()

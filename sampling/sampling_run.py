@@ -2,8 +2,7 @@
 
 The verdict is asked after `steps` steps and whenever these have doubled, not after each block.
 Stopping at the first of many verdicts that hold would choose runs in which chance made the chains
-agree; with few looks, of which each reads at least half new draws, this hardly matters
-(docs/long_runs.md has the measurement).
+agree. With few looks, each at no less than half new draws, this matters less (docs/long_runs.md).
 """
 
 import copy
@@ -60,9 +59,9 @@ class SamplingRun:
         shown = shown and not is_part_of_other_work()
         line = None
         if shown:
-            what = type(self.about["sampler"]).__name__
+            sampler_name = type(self.about["sampler"]).__name__
             size = describe_bytes(loop.store.bytes_of(loop.store.draws + draws))
-            line = ProgressLine(loop.steps + steps, what, size)
+            line = ProgressLine(loop.steps + steps, sampler_name, size)
         watch = Watch(budget, chains=loop.store.chains, began=began, line=line)
         with watch, on_threads(self.threads):
             loop.make(draws, watch.look)

@@ -78,6 +78,9 @@ class SummaryResult(SampleResult):
         worst, least, limit = int(r_hat.argmax()), int(ess.argmin()), largest_r_hat(chains)
         measured = f"R-hat {r_hat[worst]:.4g} at {self._name(worst)}"
         size = f"ESS {ess[least]:.0f} at {self._name(least)} (batch means)"
+        if frozen := int((~self.moments.moved).sum()):
+            text = f"does not mix: {frozen} of {chains} chains never moved, {measured}"
+            return self._with_notes(False, text)
         if r_hat[worst] > limit:
             return self._with_notes(False, f"not converged: {measured}, above {limit:.4g}")
         if ess[least] < MIN_ESS:

@@ -202,7 +202,7 @@ def test_a_step_for_each_block_of_betas_keeps_log_z_and_brings_its_ends_together
         task(Run(tmp_path), adapt=AcceptanceControl())  # block Gibbs
 
 
-# What is printed.
+# Printed numbers.
 
 
 def estimated(forward, back, truth=100.0, **more):

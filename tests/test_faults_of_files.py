@@ -225,7 +225,7 @@ def test_an_artifact_and_a_row_that_find_no_room_are_named(tmp_path):
         run.log(1, value=1.0)
 
 
-# What is read.
+# Files that are read.
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the fused engine cannot compile, and when `auto` chooses it."""
+"""Functions that the fused engine cannot compile, and when `auto` chooses it."""
 
 import pytest
 import torch

@@ -120,7 +120,7 @@ def test_a_notebook_shows_a_line_of_its_own(monkeypatch):
     assert "8 of 8 steps, acceptance" in texts[-1]
 
 
-# What is kept.
+# Draws that are kept.
 
 DOMAINS = [
     lw.Binary(11), lw.Binary(11, -1, 1), lw.Binary(5, -0.1, 0.3), lw.Subset(11, 4),
@@ -224,6 +224,22 @@ def test_a_summary_has_the_means_of_the_draws_and_of_pairs(model):
         result.draws.mean()
     again = lw.sample(model, "gibbs", keep="summary", **{**settings, "steps": 700}).continue_(301)
     torch.testing.assert_close(again.mean, result.mean)
+
+
+def test_a_summary_sees_a_chain_that_never_moved():
+    """The state of ones has no neighbour. One chain of 200 hardly changes an R-hat."""
+
+    def isolated(x):
+        return torch.where(x.sum(1) == 5, -torch.inf, 0.0)
+
+    x = torch.zeros(200, 6)
+    x[0] = 1
+    settings = {"sites": 6, "x": x, "steps": 2000, "burn_in": 10, "diagnose": False}
+    result = lw.sample(isolated, "gibbs", keep="summary", **settings)
+    assert not result.converged
+    assert "1 of 200 chains never moved" in result.verdict.text
+    again = lw.sample(isolated, "gibbs", keep="summary", **{**settings, "steps": 1000})
+    assert "1 of 200 chains never moved" in again.continue_(1000).verdict.text
 
 
 def test_a_summary_sees_chains_in_two_modes():
@@ -348,7 +364,7 @@ BURN_IN = "lw.sample(log_prob, Told(), sites=4, steps=100, burn_in=10**6)\ntell(
 
 
 def interrupted(code):
-    """What a script prints that gets SIGINT while it makes steps, and its exit status."""
+    """The output and exit status of a script that gets SIGINT while it makes steps."""
     words = [sys.executable, "-W", "ignore", "-c", SLOW.format(code=code)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout.readline().strip() == "steps"

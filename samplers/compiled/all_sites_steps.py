@@ -192,7 +192,7 @@ def ratio_beyond(form, rule, k, at, to, changes):
     return total
 
 
-# What differs between binary and one-hot sites.
+# Differences between binary and one-hot sites.
 
 
 def room_of(form, sites):

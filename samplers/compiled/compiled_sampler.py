@@ -82,7 +82,10 @@ class GroupTwin(CompiledSampler):
     """A twin that can move chains of several targets in one call, as tempering does."""
 
     def serves_groups(self, state: Any, forms: tuple[Any, ...], chains: int) -> bool:
-        """Whether it does so for so many chains on each of `forms`; `state` is that of some."""
+        """Whether one call can move `chains` chains on each of `forms`.
+
+        `state` is that of the chains on one form.
+        """
         return isinstance(state, Position)
 
     @abstractmethod

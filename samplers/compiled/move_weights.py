@@ -118,12 +118,12 @@ def weigh_halves(form, rule, now, fields, halves):
 def follow(form, rule, now, rows, spare, top, sites, old, new):
     """Bring fields and weights to `now`, where `sites` have changed from `old` to `new`.
 
-    Returns the sum of the weights and their `top`. They are in the rows that `proposed` names.
+    Returns the sum of the weights and their `top`. They are in the rows that `rows_of_proposal` names.
     """
     raise NotImplementedError
 
 
-def proposed(form, rows, spare):
+def rows_of_proposal(form, rows, spare):
     """The rows that `follow` has written."""
     raise NotImplementedError
 
@@ -187,7 +187,7 @@ def listed_follow(form, rule, now, rows, spare, top, sites, old, new):
     return sum_of(rows[2]), top
 
 
-def listed_proposed(form, rows, spare):
+def listed_rows_of_proposal(form, rows, spare):
     return rows
 
 
@@ -281,7 +281,7 @@ def dense_follow(form, rule, now, rows, spare, top, sites, old, new):
     return sum_of(spare[2]), new_top
 
 
-def dense_proposed(form, rows, spare):
+def dense_rows_of_proposal(form, rows, spare):
     return spare
 
 
@@ -342,7 +342,11 @@ def by_coupling(listed, dense):
 primitive(make_room, by_coupling(no_room, room_for_halves), makes_arrays=True)
 primitive(weigh_moves, by_coupling(listed_weigh, dense_weigh))
 primitive(follow, by_coupling(listed_follow, dense_follow))
-primitive(proposed, by_coupling(listed_proposed, dense_proposed), makes_arrays=True)
+primitive(
+    rows_of_proposal,
+    by_coupling(listed_rows_of_proposal, dense_rows_of_proposal),
+    makes_arrays=True,
+)
 primitive(adopt, by_coupling(listed_adopt, dense_adopt))
 primitive(go_back, by_coupling(listed_go_back, dense_go_back))
 primitive(has_lost_range, by_coupling(sum_is_extreme, never) | {LatticeCounts: never})

@@ -45,8 +45,8 @@ from latticework.samplers.compiled.move_weights import (
     go_back,
     has_lost_range,
     make_room,
-    proposed,
     rows_of_chain,
+    rows_of_proposal,
     spare_rows,
     weigh_moves,
     weighed_state,
@@ -167,7 +167,7 @@ def flip_draws(first, last, form, rule, flips, state, keys, out):
             gains = sum_of_gains(form, now, rows[0], again)
             flip_in_turn(form, now, sites, old, new)
             there, new_top = follow(form, rule, now, rows, spare, top, sites, old, new)
-            gains_back = sum_of_gains(form, now, proposed(form, rows, spare)[0], again)
+            gains_back = sum_of_gains(form, now, rows_of_proposal(form, rows, spare)[0], again)
             log_ratio = flips * (math.log(here) - math.log(there) + (top - new_top))
             log_ratio += (gains_back - gains) / 2
             if accepts(c, log_ratio, unit(words[flips]), out.accept, out.invalid):
@@ -210,7 +210,7 @@ def flip_path(first, last, form, rule, longest, state, keys, out):
             restore(rows[1], rows[2], path, taken, before)
             flip_in_turn(form, now, path, old, new)
             _, new_top = follow(form, rule, now, rows, spare, top, path, old, new)
-            _, back, back_sums, _ = proposed(form, rows, spare)
+            _, back, back_sums, _ = rows_of_proposal(form, rows, spare)
             log_ratio = log_ratio_of(back, back_sums, path, totals, taken, before)
             log_ratio += count * (top - new_top)
             if accepts(c, log_ratio, unit(words[1]), out.accept, out.invalid):

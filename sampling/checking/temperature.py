@@ -3,7 +3,8 @@
 For draws of pi^beta, the sites given all others have the law softmax(beta log pi). `beta` maximises
 the sum of these conditional log-probabilities over sites and draws, the pseudolikelihood of
 J. Besag ("Statistical Analysis of Non-lattice Data", The Statistician 1975), which needs no
-normaliser. Its standard error is that of an M-estimate, from the spread of the draws' scores.
+normaliser. Its standard error is that of an M-estimate, from the spread of the scores of draws, or of
+chains, whose number gives the quantile of Student's t.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ from torch import Tensor, nn
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Categorical, Mixed, Ordinal
 from latticework.sampling.checking.draws import as_states
+from latticework.sampling.intervals import t_half_width
 from latticework.sampling.targets import States, as_model
 
 MAX_NEWTON_STEPS = 100
 TOLERANCE = 1e-8  # relative error of beta
-NORMAL_95 = 1.96  # standard errors of a 95 % interval
 LARGEST_STEP = 2.0  # factor by which a step of Newton's method may change beta
 
 
@@ -45,14 +46,15 @@ def temperature(
 
     Args:
         draws: independent draws `[draws, *domain.shape]`, or chains `[chains, draws, ...]`, whose
-            draws may depend on one another: the interval then takes each chain as one.
+            draws may depend on one another: the interval then takes each chain as one, and is
+            wide for few chains.
         target: the unnormalised log-probability, as in `latticework.sample`.
         states: `domain`, `sites` and `values` of a function, as in `latticework.sample`.
 
     Raises:
-        ValueError: if the draws are not states of the domain, if sites cannot be listed one by one,
-            or if no finite beta fits: all draws are then modes of the target, or beta is not
-            positive.
+        ValueError: if there is a single chain, if the draws are not states of the domain, if sites
+            cannot be listed one by one, or if no finite beta fits: all draws are then modes of the
+            target, or beta is not positive.
     """
     model = as_model(target, **states)
     domain = model.domain
@@ -62,6 +64,11 @@ def temperature(
             f"Categorical, Ordinal), got {domain}"
         )
     x = as_states(draws, domain)
+    if len(x) == 1:
+        raise ValueError(
+            "one chain does not tell the error of its temperature; give several chains, or "
+            "independent draws as [draws, sites]"
+        )
     at_value, log_probs = _conditional_terms(x.flatten(0, 1), model)
     groups = torch.arange(len(x)).repeat_interleave(x.shape[1])
     beta, converged = 1.0, False
@@ -78,8 +85,9 @@ def temperature(
         )
     score, curvature = _scores(beta, at_value, log_probs)
     by_group = torch.zeros(len(x), dtype=torch.float64).index_add_(0, groups, score)
-    error = float(by_group.square().sum().sqrt() / curvature.sum())
-    return Temperature(beta, beta - NORMAL_95 * error, beta + NORMAL_95 * error)
+    spread = by_group.square().sum() * len(x) / (len(x) - 1)
+    half = t_half_width(len(x)) * float(spread.sqrt() / curvature.sum())
+    return Temperature(beta, beta - half, beta + half)
 
 
 @torch.no_grad()
