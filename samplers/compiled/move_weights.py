@@ -118,7 +118,7 @@ def weigh_halves(form, rule, now, fields, halves):
 def follow(form, rule, now, rows, spare, top, sites, old, new):
     """Bring fields and weights to `now`, where `sites` have changed from `old` to `new`.
 
-    Returns the sum of the weights and their `top`. They are in the rows that `rows_of_proposal` names.
+    Returns the sum of the weights and their `top`. They are in `rows_of_proposal`.
     """
     raise NotImplementedError
 

@@ -3,7 +3,7 @@
 For draws of pi^beta, the sites given all others have the law softmax(beta log pi). `beta` maximises
 the sum of these conditional log-probabilities over sites and draws, the pseudolikelihood of
 J. Besag ("Statistical Analysis of Non-lattice Data", The Statistician 1975), which needs no
-normaliser. Its standard error is that of an M-estimate, from the spread of the scores of draws, or of
+normaliser. Its standard error is that of an M-estimate, from the spread of the scores of draws or
 chains, whose number gives the quantile of Student's t.
 """
 
