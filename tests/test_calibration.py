@@ -100,6 +100,12 @@ def record(rows, target, seed, temper):
     )
 
 
+def test_the_figure_of_runs_that_all_fail_to_converge_has_no_curve():
+    rows = rows_of(r_hat_sites=[3.0, 4.0])
+    figure = calibration.draw_thresholds([record(rows, "grids_11", 1, False)])
+    assert len(figure.table) == 0
+
+
 def test_tables_the_page_and_the_figure():
     rows = rows_of(
         r_hat_sites=[1.0, 1.004, 1.02, 1.3],

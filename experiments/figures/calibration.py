@@ -102,7 +102,7 @@ def intervals(records: list[Record], half: str = "judging") -> pd.DataFrame:
     if "ratio_rb" in rows:
         ratio = rows["ratio_rb"].median()
         table.append({"means": "variance of sites / given the rest", "hold": f"{ratio:.2f}"})
-    return pd.DataFrame(table).fillna("")
+    return pd.DataFrame(table).astype(object).fillna("")
 
 
 def _in_words(ratio: Share) -> str:
