@@ -101,7 +101,7 @@ def test_chains_checks_and_races_need_no_hydra():
     assert printed.splitlines() == [
         "4",
         "True True",
-        "['gibbs', 'gwg(flips=2)'] {'left_out': {}, 'disagreements': []}",
+        "['gibbs', 'gwg(flips=2)'] {'unit': 'evaluations', 'left_out': {}, 'disagreements': []}",
     ]
 
 

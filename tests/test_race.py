@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written_costs_no_race(file, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("--domain", "binary:6", "--budget", "5minutes"), "budget '5minutes' is not known"),
+        (("--domain", "binary:6", "--budget", "5steps"), "budget '5steps' is not known"),
         ((), "the states of linear are not known: give --domain"),
         (("--domain", "binary:6", "--trials", "0"), "trials must be an integer of at least 1"),
         (("--domain", "binary:6", "--seeds", "2"), "three seeds or more"),

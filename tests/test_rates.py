@@ -2,9 +2,9 @@
 
 import math
 
-import exactness
 import pytest
 import torch
+from block_laws import block_gibbs
 from exactness import largest_z
 from torch import Generator
 
@@ -14,6 +14,7 @@ from latticework.samplers.base import all_done_on_cpu
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.rates import hidden_inputs
 from latticework.sampling.checking.host_reads import NoHostReads
+from latticework.sampling.checking.targets import Target
 
 RATED = [
     lw.RatesFPCD(0.05),
@@ -116,7 +117,7 @@ def test_a_step_under_fast_weights_draws_from_the_moved_model(engine):
     for target, own, fast in zip(moved.parameters(), model.parameters(), state[2:], strict=True):
         fast.copy_(torch.empty_like(own).normal_(generator=rng(7)))
         target.copy_(own + fast[0])
-    law = exactness.block_gibbs(lw.BlockGibbs(), exactness.Target(moved)).after[0][0b1011]
+    law = block_gibbs(lw.BlockGibbs(), Target(moved)).after[0][0b1011]
     state, _ = kernel.step(state, model, rng())
     index = (state.x @ torch.tensor([8.0, 4, 2, 1])).long()
     assert largest_z(index.bincount(minlength=16).numpy(), replicas, law) < 5
