@@ -16,6 +16,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -40,6 +41,22 @@ def fixed_subset(rows: Tensor, count: int | None) -> Tensor:
     if count is None or count >= len(rows):
         return rows
     return rows[torch.randperm(len(rows), generator=derive(0, "some rows"))[:count]]
+
+
+class TrainingData(Protocol):
+    """Rows to learn a model from, such as those of a `Dataset`."""
+
+    @property
+    def train(self) -> Tensor: ...  # [rows, ...]
+
+    @property
+    def epoch_size(self) -> int: ...  # rows that count as one epoch
+
+    @property
+    def mean(self) -> Tensor: ...  # [dim], of sites of two values
+
+    def batch(self, rows: Tensor, rng: torch.Generator) -> Tensor:
+        """The training rows with these indices, as states."""
 
 
 @dataclass(frozen=True, eq=False)

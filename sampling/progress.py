@@ -32,9 +32,10 @@ def describe_minutes(seconds: float) -> str:
 class ProgressLine:
     """The steps of a run, a note, and the time that is left."""
 
-    def __init__(self, total: int, label: str, size: str) -> None:
-        """Show `total` steps of `label`, whose draws take `size`."""
-        self.total, self.label, self.size, self.began = total, label, size, time.perf_counter()
+    def __init__(self, total: int, label: str, size: str = "", unit: str = "steps") -> None:
+        """Show `total` steps of `label`, in this `unit`; its draws take `size`, if it has some."""
+        self.total, self.label, self.unit, self.began = total, label, unit, time.perf_counter()
+        self.size = f"draws take {size}" if size else ""
         self._bar: Any = None
         self._handle: Any = None
         self._updated = 0.0
@@ -51,9 +52,8 @@ class ProgressLine:
             left = (now - self.began) * (self.total - steps) / max(1, steps)
         remaining = f"{describe_minutes(max(0.0, left))} to go"
         if in_notebook():
-            share = f"{steps:,} of {self.total:,} steps"
-            line = f"{self.label}: {share}, {note}, {remaining} (draws take {self.size})"
-            self._show_in_notebook(line)
+            line = f"{self.label}: {steps:,} of {self.total:,} {self.unit}, {note}, {remaining}"
+            self._show_in_notebook(f"{line} ({self.size})" if self.size else line)
         else:
             self._show_on_terminal(steps, note, remaining)
 
@@ -80,11 +80,12 @@ class ProgressLine:
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=10),
                 MofNCompleteColumn(),
-                TextColumn("steps, {task.fields[note]}, {task.fields[left]}"),
+                TextColumn(f"{self.unit}, {{task.fields[note]}}, {{task.fields[left]}}"),
             )
             self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
             self._task = self._bar.add_task(self.label, total=self.total, note=note, left=remaining)
-            self._bar.console.print(f"{self.label}: draws take {self.size}", highlight=False)
+            if self.size:
+                self._bar.console.print(f"{self.label}: {self.size}", highlight=False)
             self._bar.start()
         self._bar.update(self._task, completed=steps, note=note, left=remaining)
         self._bar.refresh()

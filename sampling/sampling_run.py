@@ -18,13 +18,13 @@ from latticework.samplers.base import require_count
 from latticework.sampling.budget import Allowance
 from latticework.sampling.devices import on_threads
 from latticework.sampling.draw_loop import DrawLoop
-from latticework.sampling.progress import ProgressLine, has_live_output
+from latticework.sampling.progress import ProgressLine
 from latticework.sampling.result import SampleResult
 from latticework.sampling.running_moments import RunningMoments
 from latticework.sampling.sample_arguments import describe_bytes, require_memory
 from latticework.sampling.stored_draws import StoredDraws
 from latticework.sampling.summary_result import SummaryResult
-from latticework.sampling.watch import Watch, is_part_of_other_work
+from latticework.sampling.watch import Watch, shows_progress
 
 Goal = Literal["converged"]
 
@@ -55,10 +55,8 @@ class SamplingRun:
         """
         loop, draws = self.loop, steps // self.loop.thin
         began = time.perf_counter() if began is None else began
-        shown = has_live_output() if progress is None else progress
-        shown = shown and not is_part_of_other_work()
         line = None
-        if shown:
+        if shows_progress(progress):
             sampler_name = type(self.about["sampler"]).__name__
             size = describe_bytes(loop.store.bytes_of(loop.store.draws + draws))
             line = ProgressLine(loop.steps + steps, sampler_name, size)

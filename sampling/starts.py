@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from latticework.data.base import Dataset
+from latticework.data.base import TrainingData
 from latticework.models import distributions
 from latticework.models.abilities import CarriesRates, DataModel
 from latticework.models.base import EnergyModel
@@ -25,7 +25,7 @@ MAX_DRAWS_BEFORE_SEARCH = 20  # where the model tells which values are possible 
 ASCENTS = 100  # steps along the gradient between the states
 
 
-def uniform(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
+def uniform(model: EnergyModel, chains: int, rng: Generator, data: TrainingData | None) -> Tensor:
     """Independent uniform sites; states of positive probability where tables hold zeros."""
     if constraints_of(model, 0) is not None:
         return draw_possible(model, chains, rng)
@@ -253,7 +253,7 @@ class _PowersOfRows(DataModel):
 
 
 def bernoulli(
-    model: EnergyModel, chains: int, rng: Generator, data: Dataset | None, *, logit: float
+    model: EnergyModel, chains: int, rng: Generator, data: TrainingData | None, *, logit: float
 ) -> Tensor:
     """Each site is 1 with probability sigmoid(logit)."""
     return distributions.bernoulli(
@@ -261,7 +261,7 @@ def bernoulli(
     )
 
 
-def data_mean(model: EnergyModel, chains: int, rng: Generator, data: Dataset | None) -> Tensor:
+def data_mean(model: EnergyModel, chains: int, rng: Generator, data: TrainingData | None) -> Tensor:
     """Each site is 1 with its frequency in the training data."""
     if data is None:
         raise ValueError("start=data_mean needs a data set; give one, such as data=mnist")

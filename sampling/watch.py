@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from latticework.sampling.budget import Allowance
-from latticework.sampling.progress import ProgressLine
+from latticework.sampling.progress import ProgressLine, has_live_output
 
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 
@@ -31,6 +31,12 @@ def part_of_other_work() -> Iterator[None]:
 def is_part_of_other_work() -> bool:
     """Whether this is inside `part_of_other_work`."""
     return _inside.get()
+
+
+def shows_progress(progress: bool | None) -> bool:
+    """Whether a run shows its progress: as the user says, else where there is a live output."""
+    wanted = has_live_output() if progress is None else progress
+    return wanted and not is_part_of_other_work()
 
 
 class Watched(Protocol):

@@ -21,7 +21,6 @@ from latticework.experiments.records.likelihood import (
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import _load_best_state, ais, headline
-from latticework.experiments.tasks.measures.annealer import log_odds
 from latticework.models.annealed import GeometricPath
 from latticework.models.rbm import RBM
 from latticework.models.scaled_rbm import ScaledRBM
@@ -38,6 +37,7 @@ from latticework.sampling.annealing import (
 )
 from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import exact
+from latticework.sampling.learning.held_out import log_odds
 
 
 def task(run, *, steps=60, every=20, chains=200, **settings):

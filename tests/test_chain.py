@@ -11,11 +11,11 @@ from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
 import latticework as lw
-from latticework.experiments.tasks.learning.negatives import Contrastive, FastPersistent, Persistent
 from latticework.experiments.tasks.measures.sampling_likelihood import draw_consecutive
 from latticework.sampling.annealing import anneal, linear
 from latticework.sampling.chain import Chain
 from latticework.sampling.evaluations import calls_of_step
+from latticework.sampling.learning.negatives import Contrastive, FastPersistent, Persistent
 
 each = pytest.mark.parametrize(
     ("sampler", "model"), [pytest.param(s, m, id=f"{s}-{name}") for s, m, name in FEW]

@@ -33,7 +33,7 @@ WORDS = (
 MOMENTS = {
     "experiments.callback.check_command": "the same command continues",
     "models.rbm.RBM.__init__": "the same command continues",
-    "experiments.tasks.learning.negatives.Updates.step": "at training 1 of ",
+    "sampling.learning.updates.Updates.step": "at training 1 of ",
     "models.domains.Binary.uniform": "the same command continues",
     "experiments.runs.run.Run.log": "at sampling 0 of ",
     "experiments.callback._draw": "the same command continues",

@@ -25,8 +25,6 @@ from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.ais import ais
 from latticework.experiments.tasks.ebm_learning import ebm_learning
 from latticework.experiments.tasks.isl import isl_curve
-from latticework.experiments.tasks.learning.negatives import Contrastive, Persistent
-from latticework.experiments.tasks.measures.annealer import log_odds
 from latticework.experiments.tasks.measures.learning_progress import Gap
 from latticework.experiments.tasks.measures.sampling_likelihood import ValidationISL
 from latticework.experiments.tasks.regression import regression
@@ -35,6 +33,8 @@ from latticework.experiments.tasks.text_infilling import from_blanks, text_infil
 from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.experiments.tasks.tune import tune
 from latticework.sampling.annealing import linear
+from latticework.sampling.learning.held_out import log_odds
+from latticework.sampling.learning.negatives import Contrastive, Persistent
 from latticework.sampling.starts import data_mean, uniform
 
 SITES = 8

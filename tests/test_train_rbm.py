@@ -14,17 +14,17 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.record import Record
 from latticework.experiments.records.training_quality import why_not_trained
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import (
-    Contrastive,
-    FastPersistent,
-    Herding,
-    Persistent,
-)
 from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import pretrained, train
 from latticework.experiments.tasks.train_rbm import train_rbm
 from latticework.models.scaled_rbm import ScaledRBM
 from latticework.samplers.block_gibbs import BlockGibbsState
+from latticework.sampling.learning.negatives import (
+    Contrastive,
+    FastPersistent,
+    Herding,
+    Persistent,
+)
 
 GIBBS = lw.BlockGibbs()
 EVERY = [

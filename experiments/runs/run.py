@@ -5,7 +5,6 @@ task resumes.
 """
 
 import csv
-import hashlib
 import json
 import logging
 import shutil
@@ -34,6 +33,7 @@ from latticework.samplers.base import Sampler
 from latticework.sampling import loop_state
 from latticework.sampling.engine import select_kernel
 from latticework.sampling.metrics import Metric
+from latticework.sampling.seeds import derive_seed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -84,14 +84,14 @@ class Run(RenamedMethods):
 
     def rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the run's seed and `purpose` only, so samplers see equal draws."""
-        return torch.Generator(device or self.device).manual_seed(_derive(self.seed, purpose))
+        return torch.Generator(device or self.device).manual_seed(derive_seed(self.seed, purpose))
 
     def shared_rng(self, purpose: str, device: torch.device | str | None = None) -> torch.Generator:
         """A generator seeded by the model seed: for models, training and ground truth.
 
         Runs that differ only in their seed see equal draws.
         """
-        seed = _derive(self.model_seed, f"shared/{purpose}")
+        seed = derive_seed(self.model_seed, f"shared/{purpose}")
         return torch.Generator(device or self.device).manual_seed(seed)
 
     def select_kernel(
@@ -121,7 +121,7 @@ class Run(RenamedMethods):
     def seed_global_rng(self, purpose: str) -> Iterator[None]:
         """Seed the global generator inside the block, for code such as `nn.Module.__init__`."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_derive(self.model_seed, f"shared/{purpose}"))
+            torch.manual_seed(derive_seed(self.model_seed, f"shared/{purpose}"))
             yield
 
     def progress(
@@ -338,11 +338,6 @@ def _array(value: Tensor | np.ndarray) -> np.ndarray:
     if array.dtype == np.float32 and np.isin(array, (0, 1)).all():
         return array.astype(np.uint8)
     return array
-
-
-def _derive(seed: int, purpose: str) -> int:
-    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def _clear(*_: object) -> bool:

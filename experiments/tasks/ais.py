@@ -20,17 +20,13 @@ from latticework.experiments.records import likelihood
 from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.annealer import (
-    Annealer,
-    kernel_for_path,
-    log_odds,
-    mean_log_likelihood,
-)
+from latticework.experiments.tasks.measures.annealer import Annealer, kernel_for_path
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling import annealing
 from latticework.sampling.adaptation import Adaptation
+from latticework.sampling.learning.held_out import log_odds, mean_log_likelihood
 from latticework.sampling.loop_state import LoopState
 
 log = logging.getLogger(__name__)

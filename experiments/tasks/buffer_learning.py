@@ -16,20 +16,17 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from latticework.data.base import Dataset
 from latticework.experiments.runs import storage
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import Replay, Updates
 from latticework.experiments.tasks.measures.learning_progress import Evaluation
 from latticework.experiments.tasks.measures.validity import Validity, warn_of_invalid_steps
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling.clock import Clock
+from latticework.sampling.learning.negatives import Replay
+from latticework.sampling.learning.updates import DivergedError, Updates
 from latticework.sampling.loop_state import to_checkpoint
 from latticework.sampling.metrics import Acceptance
 
 log = logging.getLogger(__name__)
-
-
-class DivergedError(RuntimeError):
-    """The loss or its gradient is not finite or too large; diverged.pt holds the state before."""
 
 
 @dataclass(init=False, eq=False)
@@ -87,7 +84,7 @@ class Learning(Updates):
         self.updated = False  # since this process began
 
     def learn(self, iteration: int) -> None:
-        """An update. Raises DivergedError."""
+        """Make an update. Raises DivergedError; diverged.pt then holds the state before it."""
         with self.clock:
             positive = self.positive()
             value = self.gradient(positive, self.negative(positive))

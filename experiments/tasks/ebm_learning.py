@@ -29,7 +29,7 @@ from latticework.experiments.records.estimates import KeyNumber, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
 from latticework.experiments.tasks.buffer_learning import Learning
-from latticework.experiments.tasks.learning.negatives import require_data
+from latticework.experiments.tasks.learning.data import require_data
 from latticework.experiments.tasks.measures.learning_progress import Evaluation
 from latticework.models.base import EnergyModel
 from latticework.moved import offer_moved_names

@@ -19,7 +19,7 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import KeyNumber, fact_number
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import require_data
+from latticework.experiments.tasks.learning.data import require_data
 from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import ensure_trained
 from latticework.models.base import EnergyModel

@@ -14,7 +14,6 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import Estimate, KeyNumber
 from latticework.experiments.records.record import Budget, Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.annealer import log_odds
 from latticework.experiments.tasks.measures.log_z_by_annealing import by_annealing
 from latticework.experiments.tasks.measures.log_z_by_tempering import by_tempering
 from latticework.experiments.tasks.target import ensure_trained
@@ -23,6 +22,7 @@ from latticework.samplers.base import Sampler
 from latticework.sampling import annealing
 from latticework.sampling.adaptation import Adaptation
 from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling.learning.held_out import log_odds
 
 
 def log_z(

@@ -3,7 +3,7 @@
 `task.pretrain` turns a newly built model into the target (conf/pretrain): it is trained or loaded,
 or keeps its random weights. A model that needs training and gets none of these is refused. A model
 is trained by the gradient of mean log p(data) - mean log p(negatives). The source of the negatives
-makes it contrastive divergence, SML, FPCD or herding (`tasks.learning.negatives`).
+makes it contrastive divergence, SML, FPCD or herding (`sampling.learning.negatives`).
 """
 
 import logging
@@ -11,27 +11,21 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import torch
 from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import LinearLR
 
 from latticework.data.base import Dataset
 from latticework.experiments.runs.configuration import command_words
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import hash_model, load_or_make_artifact
-from latticework.experiments.tasks.learning.negatives import (
-    Contrastive,
-    Negatives,
-    Updates,
-    require_data,
-)
-from latticework.models.abilities import CarriesRates
+from latticework.experiments.tasks.learning.data import require_data
 from latticework.models.base import EnergyModel
 from latticework.moved import offer_moved_names
 from latticework.samplers.base import Sampler
+from latticework.sampling.learning import updates as learning
+from latticework.sampling.learning.negatives import Contrastive, Negatives
 
 log = logging.getLogger(__name__)
 DATA_BY_SITES = {
@@ -47,7 +41,6 @@ RECIPES = {  # what trains a model, by its class
 }
 DROPPED_OVERRIDES = ("model=", "task=", "task.", "experiment=", "pretrain=")  # by an experiment
 VisibleBias = Literal["zero", "data"]
-ROWS = 1000  # training rows evaluated at once
 
 
 def ensure_trained(
@@ -195,31 +188,19 @@ def train(
         )
     if visible_bias == "data":
         model.start_from_data(data.mean.to(run.device))
-    stepper = optimiser(model.parameters(), lr=learning_rate)
-    training = Updates(
-        negatives,
-        model,
-        data,
-        batch,
-        stepper=stepper,
-        schedule=LinearLR(stepper, 1.0, 0.0, total_iters=updates) if linear_decay else None,
-        rng=run.shared_rng("training"),
+    training = learning.start_updates(
+        negatives, model, data, batch, updates=updates, learning_rate=learning_rate,
+        optimiser=optimiser, linear_decay=linear_decay, rng=run.shared_rng("training"),
         shuffle=run.shared_rng("batches", device="cpu"),
-    )
+    )  # fmt: skip
     for update in run.resumable(training, "training", total=updates):
-        positive = training.positive()
-        training.gradient(positive, training.negative(positive))
-        training.step()
+        training.update()
         yield update
 
 
 def set_rates(model: EnergyModel, data: Dataset, run: Run) -> None:
-    """Give a model that carries rates (`models.rated_rbm`) those of the training data."""
-    if not isinstance(model, CarriesRates):
-        return
-    rng = run.shared_rng("rates", device="cpu")
-    rows = torch.arange(len(data.train)).split(ROWS)
-    model.set_rates(data.batch(chunk, rng).to(run.device) for chunk in rows)
+    """Give a model that carries rates those of the training data."""
+    learning.set_rates(model, data, run.shared_rng("rates", device="cpu"), run.device)
 
 
 if not TYPE_CHECKING:  # else type checkers would accept any name

@@ -9,13 +9,14 @@ from latticework.data.base import Dataset, fixed_subset
 from latticework.experiments.records.estimates import KeyNumber, fact_number, last_readings
 from latticework.experiments.records.record import Record
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.learning.negatives import Negatives, require_data
+from latticework.experiments.tasks.learning.data import require_data
 from latticework.experiments.tasks.measures import sampling_likelihood as isl
 from latticework.experiments.tasks.measures.sampling_likelihood import draw_consecutive
 from latticework.experiments.tasks.measures.training_quality import TrainingQuality
 from latticework.experiments.tasks.target import VisibleBias, set_rates, train
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
+from latticework.sampling.learning.negatives import Negatives
 from latticework.sampling.starts import data_mean
 
 

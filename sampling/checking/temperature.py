@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Binary, Categorical, Mixed, Ordinal
 from latticework.sampling.checking.draws import as_states
 from latticework.sampling.intervals import t_half_width
+from latticework.sampling.pseudolikelihood import conditional_terms, require_listed_sites
 from latticework.sampling.targets import States, as_model
 
 MAX_NEWTON_STEPS = 100
@@ -57,19 +57,14 @@ def temperature(
             target, or beta is not positive.
     """
     model = as_model(target, **states)
-    domain = model.domain
-    if isinstance(domain, Mixed) or not isinstance(domain, Binary | Categorical | Ordinal):
-        raise ValueError(
-            "a temperature needs sites of equally many values that change one by one (Binary, "
-            f"Categorical, Ordinal), got {domain}"
-        )
-    x = as_states(draws, domain)
+    require_listed_sites(model, "a temperature")
+    x = as_states(draws, model.domain)
     if len(x) == 1:
         raise ValueError(
             "one chain does not tell the error of its temperature; give several chains, or "
             "independent draws as [draws, sites]"
         )
-    at_value, log_probs = _conditional_terms(x.flatten(0, 1), model)
+    at_value, log_probs = conditional_terms(x.flatten(0, 1), model)
     groups = torch.arange(len(x)).repeat_interleave(x.shape[1])
     beta, converged = 1.0, False
     for _ in range(MAX_NEWTON_STEPS):
@@ -88,25 +83,6 @@ def temperature(
     spread = by_group.square().sum() * len(x) / (len(x) - 1)
     half = t_half_width(len(x)) * float(spread.sqrt() / curvature.sum())
     return Temperature(beta, beta - half, beta + half)
-
-
-@torch.no_grad()
-def _conditional_terms(x: Tensor, model: EnergyModel) -> tuple[Tensor, Tensor]:
-    """Log-probabilities that beta multiplies: `[draws, sites]` and `[draws, sites, values]`.
-
-    They are those at the site's value and at each of its values, less the largest.
-    """
-    cache, rows, at_value = model.cache(x), [], []
-    values = model.domain.values().to(x)
-    for site in range(model.domain.dim):
-        place = torch.tensor([site])
-        log_probs = model.site_log_probs(x, cache, place).double()
-        log_probs = log_probs - log_probs.max(1, keepdim=True).values
-        same = x[:, site].unsqueeze(1) == values
-        same = same.all(2) if same.ndim > 2 else same
-        rows.append(log_probs)
-        at_value.append(log_probs[same])
-    return torch.stack(at_value, 1), torch.stack(rows, 1)
 
 
 def _scores(beta: float, at_value: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:

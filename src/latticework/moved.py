@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 MODULES = {
     "latticework.experiments.records.numbers": "latticework.experiments.records.estimates",
+    "latticework.experiments.tasks.learning.negatives": "latticework.sampling.learning.negatives",
     "latticework.models.domain": "latticework.models.domains",
     "latticework.samplers.pt_dmala": "latticework.moved_samplers",
     "latticework.sampling.memory": "latticework.sampling.loop_state",

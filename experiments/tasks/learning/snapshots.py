@@ -19,7 +19,7 @@ from latticework.experiments.records.identity import identity
 from latticework.experiments.records.record import Record, load_all
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import load_or_make_artifact
-from latticework.experiments.tasks.learning.negatives import require_data
+from latticework.experiments.tasks.learning.data import require_data
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 

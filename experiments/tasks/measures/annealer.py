@@ -16,10 +16,8 @@ from latticework.sampling import annealing
 from latticework.sampling.adaptation import Adaptation, run_adaptation
 from latticework.sampling.engine import NotCompiledError
 from latticework.sampling.exact import exact_if_cheap
+from latticework.sampling.learning.held_out import mean_log_likelihood
 from latticework.sampling.loop_state import LoopState
-
-SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
-ROWS = 500  # data rows evaluated at once
 
 
 def kernel_for_path(
@@ -182,20 +180,3 @@ class Annealer:
             log_z_upper=base - again.bound,
             log_z_upper_error=again.bound_error,
         )
-
-
-def log_odds(data: Dataset | None) -> Tensor | None:
-    """Log-odds of each site over the training rows, smoothed; None without data."""
-    if data is None:
-        return None
-    return (data.mean * (1 - 2 * SMOOTHING) + SMOOTHING).logit()
-
-
-def mean_log_likelihood(model: EnergyModel, rows: Tensor, log_z: float) -> dict[str, float]:
-    """Mean log-likelihood of `rows`, its standard error over rows, and their number."""
-    device = next((t.device for t in (*model.parameters(), *model.buffers())), rows.device)
-    with torch.no_grad():
-        parts = [model.log_prob(part.float().to(device)) for part in rows.split(ROWS)]
-    scores = torch.cat(parts).double() - log_z
-    error = float(scores.std()) / len(rows) ** 0.5
-    return {"mean": float(scores.mean()), "rows_error": error, "rows": len(rows)}

@@ -9,12 +9,13 @@ from latticework.data.base import Dataset
 from latticework.experiments.records.estimates import finite_or_none
 from latticework.experiments.records.record import Budget
 from latticework.experiments.runs.run import Run
-from latticework.experiments.tasks.measures.annealer import Annealer, kernel_for_path, log_odds
+from latticework.experiments.tasks.measures.annealer import Annealer, kernel_for_path
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.sampling import annealing
 from latticework.sampling.adaptation import Adaptation
 from latticework.sampling.evaluations import EvaluationCounter
+from latticework.sampling.learning.held_out import log_odds
 
 
 def by_annealing(

@@ -12,11 +12,11 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, fixed_subset
-from latticework.experiments.tasks.measures.annealer import log_odds, mean_log_likelihood
 from latticework.experiments.tasks.measures.sampling_likelihood import commonest_state
 from latticework.models.base import AnnealedModel, EnergyModel
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, sigmoid
+from latticework.sampling.learning.held_out import log_odds, mean_log_likelihood
 from latticework.sampling.starts import data_mean
 
 
