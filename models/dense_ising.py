@@ -54,6 +54,11 @@ class DenseIsing(EnergyModel):
         """J, `[d, d]`."""
         return self.coupling
 
+    @torch.no_grad()
+    def project(self) -> None:
+        """Make J exactly symmetric with a zero diagonal, after an update."""
+        self.coupling.copy_(_without_diagonal(self.coupling))
+
     def form(self) -> PairForm:
         """In x, the gradient 2 b + 4 J s is (2 b - 4 J 1) + 8 J x."""
         coupling, bias = self.coupling.detach(), self.bias.detach()
@@ -157,11 +162,6 @@ class LearnedIsing(DenseIsing):
         bias = self.bias.data
         del self.bias
         self.register_buffer("bias", bias)
-
-    @torch.no_grad()
-    def project(self) -> None:
-        """Make J exactly symmetric with a zero diagonal, after an update."""
-        self.coupling.copy_(_without_diagonal(self.coupling))
 
     @torch.no_grad()
     def contrast(self, positive: Tensor, negative: Tensor) -> Tensor:

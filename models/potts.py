@@ -304,6 +304,13 @@ class DensePotts(EnergyModel):
         self.coupling = torch.nn.Parameter(coupling.clone(), requires_grad=False)
         self.bias = torch.nn.Parameter(expand_bias(bias, dim, num_values), requires_grad=False)
 
+    @torch.no_grad()
+    def project(self) -> None:
+        """Make J exactly symmetric with zero blocks J_ii, after an update."""
+        sites, values = self.domain.dim, self.domain.num_values
+        self.coupling.copy_((self.coupling + self.coupling.T) / 2)
+        self.coupling.view(sites, values, sites, values).diagonal(dim1=0, dim2=2).zero_()
+
     def form(self) -> PottsPairForm:
         return PottsPairForm(array(self.coupling), array(self.bias))
 

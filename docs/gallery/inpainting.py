@@ -14,20 +14,12 @@ import latticework
 
 images = torch.from_numpy(load_digits().images).float().flatten(1).gt(7).float()
 train, test = images[:1500], images[1500:]
-rng = torch.Generator().manual_seed(0)
-model, sampler = latticework.RBM(visible=64, hidden=100), latticework.BlockGibbs()
-model.weight.normal_(generator=rng).mul_(0.01)
-model.start_from_data(train.mean(0))
-state = sampler.init(train[:100], model)
-optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-for _ in range(1500):
-    batch = train[torch.randint(len(train), (100,), generator=rng)]
-    with torch.no_grad():
-        state, _ = sampler.step(state, model, rng)
-    optimiser.zero_grad()
-    model.contrast(batch, state.x)
-    optimiser.step()
-    state = sampler.refresh(state, model)
+torch.manual_seed(0)
+fitted = latticework.fit(
+    latticework.RBM(visible=64, hidden=100), train, "pcd", epochs=100, learning_rate=5e-3
+)
+model = fitted.model
+print(fitted)
 
 # %% [markdown]
 # The pixels of the upper half are known. A tensor with NaN at the free pixels says the same.

@@ -41,6 +41,10 @@ from latticework.sampling.sample import ConvergenceWarning as ConvergenceWarning
 from latticework.sampling.summary_result import SummaryResult as SummaryResult
 from latticework.sampling.tuning.race import race as race
 
+# Learning
+from latticework.sampling.learning.fit import fit as fit
+from latticework.sampling.learning.fit_result import FitResult as FitResult
+
 # Targets
 from latticework.models.annealed import GeometricPath as GeometricPath, SoftenedPath as SoftenedPath
 from latticework.models.scaled_rbm import ScaledRBM as ScaledRBM

@@ -1,0 +1,438 @@
+"""`latticework.fit`: models learned from rows, as the tasks learn them; its early end, its file."""
+
+import copy
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from targets import TARGETS
+from torch.optim import SGD, Adam
+
+import latticework as lw
+from latticework.data.base import Dataset
+from latticework.experiments.runs.run import Run
+from latticework.experiments.tasks.buffer_learning import Learning
+from latticework.experiments.tasks.stored_models import stored
+from latticework.experiments.tasks.target import train
+from latticework.sampling.learning import held_out
+from latticework.sampling.learning.negatives import FastPersistent, Herding, Persistent
+from latticework.sampling.learning.updates import DivergedError
+from latticework.sampling.starts import data_mean
+
+GIBBS = lw.BlockGibbs()
+
+
+def rbm(visible=8, hidden=4):
+    torch.manual_seed(0)
+    return lw.RBM(visible, hidden)
+
+
+def resnet():
+    torch.manual_seed(0)
+    return lw.ResNet((2, 4), 3, 2)
+
+
+def rated():
+    torch.manual_seed(0)
+    return lw.RatedRBM(8, 4)
+
+
+def learned_ising():
+    torch.manual_seed(0)
+    return lw.LearnedIsing((2, 4), 0.01)
+
+
+def stripes(rows=300):
+    """Two kinds of rows of 8 sites, with noise, which no independent sites explain."""
+    rng = torch.Generator().manual_seed(0)
+    kind = torch.randint(2, (rows, 1), generator=rng)
+    flips = torch.rand(rows, 8, generator=rng) < 0.1
+    return ((torch.arange(8) < 4) ^ kind.bool() ^ flips).byte()
+
+
+STRIPES = stripes()
+DATA = Dataset(STRIPES[:200], STRIPES[200:250], STRIPES[250:], (8,), "stripes")
+EDGES = [[i, j] for i in range(8) for j in range(i)]
+# A model of each class with parameters, where learning begins, of states like `STRIPES`.
+STARTS = {
+    "rbm": rbm,
+    "rated rbm": rated,
+    "graph": lambda: lw.Graph(EDGES, 0.0, sites=8),
+    "dense ising": lambda: lw.DenseIsing(torch.zeros(8, 8)),
+    "learned ising": learned_ising,
+    "network": resnet,
+}
+QUICK = {"epochs": 30, "batch": 20, "learning_rate": 0.02, "stop": None}
+NETWORK = {"epochs": 40, "batch": 100, "sampler": lw.DMALA(0.4)}
+
+
+def log_likelihood(model, x):
+    """The mean over rows, with log Z by enumeration."""
+    every = model.domain.enumerate()
+    return float(model(x).double().mean() - model(every).double().logsumexp(0))
+
+
+# Learning.
+
+
+SLOW = pytest.param("network", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [*(name for name in STARTS if name != "network"), SLOW])
+@pytest.mark.parametrize("negatives", ["pcd", "cd", "fpcd"])
+def test_the_likelihood_of_every_model_rises(name, negatives):
+    model, x = STARTS[name](), STRIPES.float()
+    before, parameters = log_likelihood(model, x), copy.deepcopy(model.state_dict())
+    settings = {**QUICK, **(NETWORK if name == "network" else {})}
+    result = lw.fit(model, STRIPES, negatives, **settings)
+    assert log_likelihood(result.model, x) > max(before, -8 * np.log(2)) + 0.5
+    for key, tensor in model.state_dict().items():  # the given model stays as it is
+        torch.testing.assert_close(tensor, parameters[key], rtol=0, atol=0, equal_nan=True)
+    assert not result.model.untrained
+    assert result.updates == settings["epochs"] * 300 // settings["batch"]
+    assert lw.sample(result.model, "gibbs", steps=10, diagnose=False).draws.shape == (4, 10, 8)
+
+
+def rows_of(model, count=400):
+    every = model.domain.enumerate()
+    law = model(every).double().softmax(0)
+    drawn = torch.multinomial(law, count, True, generator=torch.Generator().manual_seed(0))
+    return every[drawn]
+
+
+OTHERS = ["graph_potts", "dense_potts", "network", "tables", "ragged"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("negatives", ["pcd", "cd", "fpcd"])
+def test_models_of_other_domains_learn_their_own_law(name, negatives):
+    """From parameters 0 to those of the truth, up to the noise of the rows."""
+    truth = TARGETS[name].model
+    x, model = rows_of(truth), copy.deepcopy(truth)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    start = log_likelihood(model, x)
+    stop = None if name == "ragged" else "pseudolikelihood"
+    settings = {"epochs": 60, "batch": 50, "learning_rate": 0.05, "linear_decay": True}
+    learned = lw.fit(model, x, negatives, stop=stop, sampler="gibbs", **settings).model
+    gained = log_likelihood(learned, x) - start
+    assert gained > 0.7 * (log_likelihood(truth, x) - start)
+
+
+def test_closed_forms_hold_after_learning():
+    """Couplings stay symmetric without a diagonal, which the rows of forms rely on."""
+    dense = lw.fit(STARTS["dense ising"](), STRIPES, **QUICK).model
+    assert dense.coupling.diag().abs().max() == 0
+    assert torch.equal(dense.coupling, dense.coupling.T)
+    truth = TARGETS["dense_potts"].model
+    potts = lw.fit(truth, rows_of(truth), **QUICK).model
+    lw.DensePotts(potts.coupling, 3, potts.bias)  # which refuses any other coupling
+
+
+def test_herding_learns_the_moments_of_the_data():
+    result = lw.fit(rbm(), STRIPES, "herding", optimiser=SGD, **QUICK | {"learning_rate": 0.1})
+    assert result.negatives == "herding"
+    assert result.model.weight.abs().max() > 0.1
+
+
+def test_a_rated_rbm_gets_the_rates_of_the_data():
+    model = lw.fit(rated(), STRIPES, **QUICK).model
+    state = model.state_dict()
+    changed = {
+        key for key, value in rated().state_dict().items() if not torch.equal(value, state[key])
+    }
+    assert "weight" in changed
+    assert len(changed) > 3  # rates too
+    lw.sample(model, "rates_fpcd", steps=10, burn_in=1, diagnose=False)
+
+
+# The tasks' own learning.
+
+
+@pytest.mark.parametrize("decay", [False, True])
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("pcd", Persistent(GIBBS, 20)),
+        ("fpcd", FastPersistent(GIBBS, 20)),
+        ("herding", Herding(20)),
+    ],
+)
+def test_an_rbm_is_learned_as_the_task_learns_it(tmp_path, name, source, decay):
+    model = rbm()
+    settings = {"batch": 20, "learning_rate": 0.05, "linear_decay": decay}
+    run = Run(tmp_path, seed=1, model_seed=7)
+    for _ in train(model, DATA, run, source, updates=30, visible_bias="data", **settings):
+        pass
+    for negatives in (name, source):
+        result = lw.fit(
+            rbm(), DATA, negatives, epochs=3, particles=20, stop=None, seed=7, **settings
+        )
+        for key, tensor in model.state_dict().items():
+            assert torch.equal(tensor, result.model.state_dict()[key])
+    other = lw.fit(rbm(), DATA, name, epochs=3, particles=20, stop=None, seed=8, **settings)
+    assert not torch.equal(other.model.weight, model.weight)  # control
+
+
+@pytest.mark.parametrize("name", ["learned ising", "graph", "network"])
+@pytest.mark.parametrize("buffer", [20, 50])
+def test_a_network_is_learned_as_the_task_learns_it(tmp_path, monkeypatch, name, buffer):
+    """With the random numbers of the other task; 20 chains are a batch, 50 a replay buffer."""
+    streams = {"negatives": "training"}
+    monkeypatch.setattr(
+        Run,
+        "rng",
+        lambda run, purpose, device=None: run.shared_rng(streams.get(purpose, purpose), device),
+    )
+    run, model, sampler = Run(tmp_path, model_seed=3), STARTS[name](), lw.DMALA(0.3)
+    model.start_from_data(DATA.mean)
+    learning = Learning(
+        model, sampler, DATA, run, iterations=20, steps=4, batch=20, l1=0.0,
+        largest_gradient=float("inf"), largest_loss=float("inf"),
+        stepper=Adam(model.parameters(), lr=0.01), schedule=None, ema=None,
+        chains=data_mean(model, buffer, run.rng("start"), DATA),
+    )  # fmt: skip
+    for iteration in range(1, 21):
+        learning.learn(iteration)
+    result = lw.fit(
+        STARTS[name](), DATA, sampler=sampler, steps=4, epochs=2, batch=20, particles=buffer,
+        learning_rate=0.01, stop=None, seed=3,
+    )  # fmt: skip
+    for key, tensor in model.state_dict().items():
+        torch.testing.assert_close(tensor, result.model.state_dict()[key], rtol=1e-6, atol=1e-7)
+
+
+# The end.
+
+
+def test_learning_ends_where_held_out_rows_are_not_explained_better():
+    """Few rows are learned by heart; the result has the parameters of the best reading."""
+    few, settings = STRIPES[:12], {"batch": 6, "learning_rate": 0.1, "patience": 3}
+    result = lw.fit(rbm(hidden=30), few, epochs=400, held_out=STRIPES[100:], **settings)
+    scores = [reading.score for reading in result.history]
+    best = int(np.argmax(scores))
+    assert len(scores) == best + 4 < 400
+    assert result.best == result.history[best]
+    assert result.stopped == f"stopped: no better score for 3 epochs after epoch {best}"
+    again = lw.fit(rbm(hidden=30), few, epochs=best, held_out=STRIPES[100:], **settings)
+    assert torch.equal(again.model.weight, result.model.weight)
+    assert again.history == result.history[: best + 1]
+    assert not again.stopped
+
+
+@pytest.mark.parametrize("name", ["rbm", "graph", "network"])
+@pytest.mark.parametrize("stop", ["pseudolikelihood", "ais"])
+def test_scores_are_those_of_enumeration(name, stop):
+    model, x = STARTS[name](), STRIPES
+    result = lw.fit(model, x[:250], stop=stop, held_out=x[250:], epochs=1 + 2 * (name != "network"),
+                    batch=20, learning_rate=0.02, steps=2)  # fmt: skip
+    rows, learned = x[250:].float(), result.model
+    if stop == "ais":
+        truth, allowed = log_likelihood(learned, rows), 0.05
+    else:
+        flipped = (rows.unsqueeze(1) - torch.eye(8)).abs()
+        change = learned(flipped.flatten(0, 1)).view(len(rows), 8) - learned(rows).unsqueeze(1)
+        truth, allowed = float(-torch.log1p(change.exp()).sum(1).mean()), 1e-4
+    assert result.best.score == pytest.approx(truth, abs=allowed)
+
+
+def test_ais_of_many_values_is_the_likelihood():
+    truth = TARGETS["graph_potts"].model
+    x = rows_of(truth)
+    result = lw.fit(truth, x[:300], stop="ais", held_out=x[300:], epochs=2, sampler="gibbs")
+    assert result.best.score == pytest.approx(log_likelihood(result.model, x[300:]), abs=0.05)
+
+
+def test_costly_models_are_scored_at_some_sites(monkeypatch):
+    """All sites of the same law tell the same, so few of them scale up to the sum."""
+    monkeypatch.setattr(held_out, "COSTLY_SITES_READ", 3)
+    flat = lw.ResNet((2, 4), 3, 2)
+    for parameter in flat.parameters():
+        parameter.zero_()
+    flat.untrained = False
+    result = lw.fit(flat, STRIPES, epochs=1, optimiser=partial(SGD, weight_decay=0.0),
+                    learning_rate=1e-9)  # fmt: skip
+    assert result.history[0].score == pytest.approx(-8 * np.log(2), rel=1e-5)
+
+
+STOPPED = """
+import signal, torch
+import latticework as lw
+from latticework.sampling.learning.fit import FitRun
+
+class Sent(lw.BlockGibbs):
+    count = 0
+    def step(self, state, model, rng):
+        Sent.count += 1
+        for _ in range({signals} * (Sent.count == 7)):
+            signal.raise_signal(signal.SIGINT)
+        return super().step(state, model, rng)
+
+torch.manual_seed(0)
+rows = torch.randint(2, (100, 6))
+result = lw.fit(lw.RBM(6, 3), rows, sampler=Sent(), epochs=10**6, batch=10)
+print(result.updates, result.stopped, len(result.history), sep="|")
+"""
+
+
+def interrupted(signals):
+    words = [sys.executable, "-W", "ignore", "-c", STOPPED.format(signals=signals)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_ctrl_c_returns_what_was_learned():
+    done = interrupted(1)
+    assert done.stdout == "7|stopped by Ctrl-C after 7 updates|2\n"
+    assert done.stderr == ""
+
+
+def test_a_second_ctrl_c_ends_the_program():
+    done = interrupted(2)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout == ""
+
+
+def test_progress_is_shown_and_changes_no_number(capsys, monkeypatch):
+    monkeypatch.setattr("latticework.sampling.progress.SHOWN_AFTER", 0)
+    monkeypatch.setattr("latticework.sampling.progress.NOTEBOOK_EVERY", 0)
+    shown = lw.fit(rbm(), STRIPES, epochs=2, progress=True)
+    printed = capsys.readouterr().err
+    assert "RBM" in printed
+    assert "updates, held-out rows -" in printed
+    hidden = lw.fit(rbm(), STRIPES, epochs=2)
+    assert capsys.readouterr().err == ""
+    assert torch.equal(shown.model.weight, hidden.model.weight)
+
+
+def test_a_loss_that_is_not_finite_is_refused():
+    with pytest.raises(DivergedError, match="take a smaller learning_rate"):
+        lw.fit(rbm(), STRIPES, optimiser=SGD, learning_rate=1e38, epochs=50, stop=None)
+
+
+# The result and its file.
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_result_is_read_as_it_was_written(tmp_path, name):
+    start = STARTS[name]
+    result = lw.fit(start(), STRIPES, epochs=2)
+    result.save(tmp_path / "model.safetensors")
+    loaded = lw.FitResult.load(tmp_path / "model.safetensors", start())
+    assert repr(loaded) == repr(result)
+    assert loaded.history == result.history
+    assert not loaded.model.untrained
+    x = STRIPES.float()
+    assert torch.equal(loaded.model(x), result.model(x))
+    with pytest.raises(FileExistsError, match="not overwritten"):
+        result.save(tmp_path / "model.safetensors")
+    task = stored(
+        model=start(), data=None, run=Run(tmp_path), file=str(tmp_path / "model.safetensors")
+    )
+    assert torch.equal(task(x), result.model(x))
+
+
+def test_files_of_other_kinds_and_models_are_refused(tmp_path):
+    file = tmp_path / "model.safetensors"
+    result = lw.fit(rbm(), STRIPES, epochs=1)
+    with pytest.raises(ValueError, match=r"ends in \.safetensors, got"):
+        result.save(tmp_path / "model.pt")
+    result.save(file)
+    assert set(load_file(file)) == {"weight", "visible_bias", "hidden_bias"}
+    with pytest.raises(ValueError, match="does not hold the parameters of this RBM"):
+        lw.FitResult.load(file, rbm(hidden=5))
+    with pytest.raises(ValueError, match="does not hold the parameters of this Graph"):
+        lw.FitResult.load(file, STARTS["graph"]())
+    file.write_text("text")
+    with pytest.raises(ValueError, match=r"is no file that FitResult\.save wrote"):
+        lw.FitResult.load(file, rbm())
+
+
+def test_a_result_says_what_it_is():
+    text = repr(lw.fit(rbm(), STRIPES, epochs=2))
+    assert text.startswith(
+        "<RBM on Binary(dim=8, low=0.0, high=1.0) learned by pcd with BlockGibbs("
+    )
+    assert "updates in" in text
+    assert "; pseudolikelihood -" in text
+
+
+# Rows.
+
+
+def test_rows_may_be_a_table_an_array_or_images():
+    x = STRIPES[:60]
+    expected = lw.fit(rbm(), x, epochs=1).model.weight
+    images = x.view(-1, 2, 4).numpy().astype(bool)
+    table = pd.DataFrame(x.numpy())
+    for data in (x.float(), x.numpy(), images, table, x.tolist()):
+        assert torch.equal(lw.fit(rbm(), data, epochs=1).model.weight, expected)
+
+
+def test_spins_are_learned():
+    graph = lw.LogQuadratic(torch.zeros(3, 3), domain=lw.Binary(3, -1, 1))
+    with pytest.raises(ValueError, match="LogQuadratic has no parameters to learn"):
+        lw.fit(graph, torch.ones(10, 3))
+
+
+REFUSED = {
+    "shape": ({"data": torch.zeros(10, 7)}, r"data must have shape \[rows, 8\], got \[10, 7\]"),
+    "one row": ({"data": torch.zeros(8)}, r"data must have shape \[rows, 8\], got \[8\]"),
+    "no rows": ({"data": torch.zeros(0, 8)}, r"data must have shape \[rows, 8\], got \[0, 8\]"),
+    "few rows": ({"data": torch.zeros(2, 8)}, "learning needs 2 training rows or more, got 1"),
+    "words": ({"data": [["a"] * 8] * 4}, "data must be numbers, a tensor, an array or a table"),
+    "grey": ({"data": torch.full((10, 8), 0.5)}, r"such as \[0.5.*images > 0.5"),
+    "spins": ({"data": -torch.ones(10, 8)}, "every entry of data must be 0"),
+    "NaN": (
+        {"data": torch.ones(10, 8).index_fill(0, torch.tensor([3]), torch.nan)},
+        "no missing values, got NaN or infinity in row 3",
+    ),
+    "held-out NaN": (
+        {"held_out": torch.full((3, 8), torch.nan)}, "held_out must have no missing values"
+    ),
+    "held-out shape": ({"held_out": torch.ones(3, 4)}, r"held_out must have shape \[rows, 8\]"),
+    "share": ({"held_out": 1.5}, "held_out must be a share between 0 and 1.*got 1.5"),
+    "no held-out rows": ({"held_out": None}, "give held_out, a share or rows, or stop=None"),
+    "negatives": ({"negatives": "pdc"}, "negatives 'pdc' is not known: did you mean pcd"),
+    "stop": ({"stop": "pseudolikelyhood"}, "did you mean pseudolikelihood"),
+    "sampler": ({"sampler": "block_gibs"}, "did you mean block_gibbs"),
+    "epochs": ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
+    "steps": ({"steps": 0}, "steps must be an integer of at least 1, got 0"),
+    "batch": ({"batch": 2.5}, "batch must be an integer"),
+    "rate": ({"learning_rate": -1.0}, "learning_rate must be positive, got -1.0"),
+    "seed": ({"seed": 0.5}, "seed must be an integer"),
+    "device": ({"device": "gpu"}, "device must be cpu, cuda"),
+    "kernel of AIS": ({"stop": "ais", "sampler": "dula"}, "DULA.* does not"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_valid_is_refused(case):
+    given, message = REFUSED[case]
+    arguments = {"data": STRIPES, "epochs": 1, **given}
+    with pytest.raises(ValueError, match=message):
+        lw.fit(rbm(), **arguments)
+
+
+def test_models_that_cannot_be_learned_are_refused():
+    with pytest.raises(ValueError, match="Lattice has no parameters to learn; Graph"):
+        lw.fit(lw.Lattice((2, 4), 0.2), STRIPES)
+    with pytest.raises(ValueError, match="learn the whole model, then condition_on"):
+        lw.fit(rbm().condition_on({0: 1}), STRIPES[:, 1:])
+    with pytest.raises(ValueError, match=r"single precision, got torch\.float64"):
+        lw.fit(rbm().double(), STRIPES)
+    with pytest.raises(TypeError, match="must be an EnergyModel, got function"):
+        lw.fit(lambda x: x.sum(-1), STRIPES)
+    with pytest.raises(ValueError, match="herding sets the hidden units of an RBM, got Graph"):
+        lw.fit(STARTS["graph"](), STRIPES, "herding")
+    with pytest.raises(ValueError, match="the pseudolikelihood needs sites of equally many"):
+        lw.fit(TARGETS["ragged"].model, rows_of(TARGETS["ragged"].model))
+    forbidding = lw.GraphPotts([[0, 1]], -torch.inf, 2)
+    with pytest.raises(ValueError, match=r"10 of 20 training rows no finite log-probability, such"):
+        lw.fit(forbidding, torch.eye(2)[torch.tensor([[0, 1]] * 10 + [[1, 1]] * 10)], stop=None)
+    with pytest.raises(ValueError, match="a Dataset has rows of 0 and 1"):
+        lw.fit(TARGETS["graph_potts"].model, DATA)
