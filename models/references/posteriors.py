@@ -1,7 +1,5 @@
 """Posteriors and mixtures as functions: variables of a regression, blocks, two modes, counts."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -13,41 +11,13 @@ from latticework.models.references.definition import (
     product_of_sites,
     sum_of_sites,
 )
+from latticework.models.selection import VariableSelection
 
 
-class Selection(nn.Module):
-    """Log posterior of the variables of a linear regression under Zellner's g-prior, g = rows.
-
-    `gram` is X'X of centred columns and `response` X'y, both over y'y, so that
-    R^2 = response' gram^-1 response on the variables that are in.
-    """
-
-    gram: Tensor
-    response: Tensor
-
-    def __init__(self, gram: Tensor, response: Tensor, rows: int, log_odds: float) -> None:
-        super().__init__()
-        self.register_buffer("gram", gram)
-        self.register_buffer("response", response)
-        self.rows, self.log_odds = rows, log_odds
-
-    def forward(self, x: Tensor) -> Tensor:
-        inside = x.double()
-        gram = inside.unsqueeze(-1) * self.gram.double() * inside.unsqueeze(-2)
-        gram = gram + torch.diag_embed(1 - inside)
-        response = (inside * self.response.double()).unsqueeze(-1)
-        left = torch.linalg.solve_triangular(torch.linalg.cholesky(gram), response, upper=False)
-        unexplained = 1 - left.squeeze(-1).square().sum(-1)
-        count = inside.sum(-1)
-        fit = (self.rows - 1) * torch.log1p(self.rows * unexplained)
-        spread = (self.rows - count - 1) * math.log1p(self.rows)
-        return ((spread - fit) / 2 + count * self.log_odds).to(x)
-
-
-def build_selection(arrays: Arrays) -> Function:
+def build_selection(arrays: Arrays) -> VariableSelection:
     gram, response = torch.from_numpy(arrays["gram"]), torch.from_numpy(arrays["response"])
     rows, log_odds = int(arrays["rows"]), float(arrays["log_odds"])
-    return Function(Selection(gram, response, rows, log_odds), Binary(len(response)))
+    return VariableSelection.from_moments(gram, response, rows, log_odds)
 
 
 def is_best(x: Tensor, arrays: Arrays) -> Tensor:

@@ -115,6 +115,7 @@ from latticework.models.regression import (
     synthetic_regression as synthetic_regression,
 )
 from latticework.models.resnet import ResNet as ResNet
+from latticework.models.selection import VariableSelection as VariableSelection
 
 # Samplers
 from latticework.samplers.acs import ACS as ACS
