@@ -44,7 +44,7 @@ def fixed_subset(rows: Tensor, count: int | None) -> Tensor:
 
 
 class TrainingData(Protocol):
-    """Rows to learn a model from, such as those of a `Dataset`."""
+    """Rows to learn a model from: a `Dataset`, or those of a user."""
 
     @property
     def train(self) -> Tensor: ...  # [rows, ...]

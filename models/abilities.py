@@ -49,6 +49,18 @@ class CarriesRates(ABC):
         """Set the rates from the rows of all `batches` `[n, dim]`. ValueError without rows."""
 
 
+class HasHiddenUnits(ABC):
+    """A model of visible and hidden units, each of which are independent given the others."""
+
+    @abstractmethod
+    def hidden_inputs(self, x: Tensor) -> Tensor:
+        """The log-odds of each hidden unit given x, `[chains, hidden]`."""
+
+    @abstractmethod
+    def visible_inputs(self, h: Tensor) -> Tensor:
+        """The log-odds of each visible unit given h, `[chains, visible]`."""
+
+
 class FillsBlanks(ABC):
     """A masked language model as the target of the words at the blanks of a sentence."""
 

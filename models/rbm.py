@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
+from latticework.models.abilities import HasHiddenUnits
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.distributions import bernoulli, softplus_sum
 from latticework.models.domains import Binary, Domain
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from latticework.models.evidence import Evidence
 
 
-class RBM(EnergyModel):
+class RBM(HasHiddenUnits, EnergyModel):
     """Bernoulli RBM. `weight` `[visible, hidden]`, `visible_bias` b, `hidden_bias` c.
 
     Weights start from N(0, 0.01^2) by the global generator (`Run.seed_global_rng` seeds it), biases

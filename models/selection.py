@@ -135,12 +135,14 @@ class VariableSelection(EnergyModel):
         coefficients = inverse @ response
         unexplained = 1 - coefficients @ response
         variance = inverse.diagonal(dim1=-2, dim2=-1)
-        free = gram.diagonal() - ((gram @ inverse) * gram).sum(-1)  # of a column, by those inside
+        free = gram.diagonal() - ((gram @ inverse) * gram).sum(
+            -1
+        )  # what the variables inside leave
         lost = coefficients.square() / torch.where(inside > 0, variance, 1)
         added = (response - coefficients @ gram).square() / torch.where(inside > 0, 1, free)
         after = unexplained.unsqueeze(-1) + torch.where(inside > 0, lost, -added)
         fit = torch.log1p(self.g * after) - torch.log1p(self.g * unexplained).unsqueeze(-1)
-        price = self.prior_log_odds - math.log1p(self.g) / 2  # of one more variable
+        price = self.prior_log_odds - math.log1p(self.g) / 2  # what one more variable costs
         change = (1 - 2 * inside) * price - (self.rows - 1) / 2 * fit
         return self._log_posterior(unexplained, inside).to(x), change.to(x)
 

@@ -263,7 +263,9 @@ def test_costly_models_are_scored_at_some_sites(monkeypatch):
 STOPPED = """
 import signal, torch
 import latticework as lw
-from latticework.sampling.learning.fit import FitRun
+
+# A script that a shell began in the background ignores SIGINT, and so do those that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 class Sent(lw.BlockGibbs):
     count = 0

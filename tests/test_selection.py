@@ -22,7 +22,7 @@ def regression(rows=30, variables=5, seed=0):
 
 
 def test_the_marginal_likelihood_is_the_integral_over_coefficients_and_noise():
-    """Of one variable against none: over the coefficient, the intercept being summed out."""
+    """One variable against none: over coefficient and noise, the intercept summed out."""
     x, y = regression(rows=9)
     x = x[:, :1]
     g, n = 4.0, 9
@@ -31,7 +31,7 @@ def test_the_marginal_likelihood_is_the_integral_over_coefficients_and_noise():
     size = xc @ xc
 
     def density(s, b=0.0):
-        """Of y given the log noise s and b, with the intercept integrated out."""
+        """The law of y given the log noise s and b, with the intercept integrated out."""
         noise = math.exp(s)
         return (math.exp(-((yc - b * xc) @ (yc - b * xc)) / 2 / noise**2)
                 * noise ** -(n - 1))  # fmt: skip

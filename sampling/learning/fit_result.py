@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from latticework.models.base import EnergyModel
 
-KEY = "latticework.fit"  # of what the file says besides the parameters
+KEY = "latticework.fit"  # what the file says besides the parameters
 
 
 class FitReading(NamedTuple):
@@ -19,8 +19,8 @@ class FitReading(NamedTuple):
 
     epoch: float
     update: int
-    loss: float | None  # of the last update: log pi of negatives - that of data; None before any
-    score: float | None  # of the held-out rows, by what `stop` says
+    loss: float | None  # the last update's log pi of negatives - that of data; None before any
+    score: float | None  # what `stop` says of the held-out rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from latticework.sampling.pseudolikelihood import mean_pseudolikelihood, require
 Score = Literal["pseudolikelihood", "ais"]
 SMOOTHING = 0.01  # a site's frequency m becomes m (1 - 2 * 0.01) + 0.01
 ROWS_AT_ONCE = 500  # rows evaluated at once
-ROWS_READ = 1000  # of the held-out rows, at most
+ROWS_READ = 1000  # held-out rows that are scored, at most
 COSTLY_ROWS_READ, COSTLY_SITES_READ = 200, 64  # where a site costs an evaluation of the model
 AIS_CHAINS, AIS_STEPS = 100, 500
 

@@ -16,7 +16,7 @@ from latticework.sampling.messages import shorten
 MIN_ROWS = 2  # rows to train on, of which one would be learned by heart
 
 
-class Rows:
+class UserRows:
     """Training rows `[rows, *domain.shape]`, states of the domain."""
 
     def __init__(self, train: Tensor, domain: Domain) -> None:
@@ -40,7 +40,7 @@ def read_rows(given: Any, name: str, model: EnergyModel) -> Tensor:
     domain, shape = model.domain, model.domain.shape
     if not isinstance(given, Tensor) and hasattr(given, "to_numpy"):
         given = given.to_numpy()
-    if isinstance(given, np.ndarray) and not given.flags.writeable:  # of which PyTorch warns
+    if isinstance(given, np.ndarray) and not given.flags.writeable:  # PyTorch warns
         given = given.copy()
     try:
         x = torch.as_tensor(given)
@@ -98,7 +98,7 @@ def split_rows(
         held = read_rows(held_out, "held_out", model)
     if len(x) < MIN_ROWS:
         raise ValueError(f"learning needs {MIN_ROWS} training rows or more, got {len(x)}")
-    return Rows(x, model.domain), held
+    return UserRows(x, model.domain), held
 
 
 @torch.no_grad()

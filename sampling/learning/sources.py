@@ -6,6 +6,7 @@ from typing import Any
 from torch import Generator, Tensor
 
 from latticework.data.base import TrainingData
+from latticework.models.abilities import HasHiddenUnits
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary
 from latticework.samplers.base import Info, Sampler, Wrapper, require_count
@@ -80,7 +81,7 @@ def source_of(
         return negatives
     if negatives not in NAMES:
         raise ValueError(f"negatives {negatives!r} is not known: {nearest(str(negatives), NAMES)}")
-    is_rbm = hasattr(model, "hidden_inputs") and hasattr(model, "visible_inputs")
+    is_rbm = isinstance(model, HasHiddenUnits)
     if negatives == "herding":
         if not is_rbm:
             raise ValueError(
