@@ -33,12 +33,12 @@ class RunningMoments:
         self._sums = torch.zeros(2 * BATCHES, len(x), count, dtype=x.dtype, device=x.device)
         self._squares = torch.zeros(count, dtype=torch.float64, device=x.device)
         self._first: Tensor | None = None  # the first draw of each chain
-        self._moved = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        self._has_moved = torch.zeros(len(x), dtype=torch.bool, device=x.device)
 
     @property
-    def moved(self) -> NDArray[np.bool_]:
+    def has_moved(self) -> NDArray[np.bool_]:
         """Whether each chain has left its first draw, `[chains]`."""
-        return self._moved.cpu().numpy()
+        return self._has_moved.cpu().numpy()
 
     def bytes_of(self, draws: int) -> int:
         """Bytes that the sums take, whatever the number of draws."""
@@ -53,7 +53,7 @@ class RunningMoments:
     def append(self, x: Tensor) -> None:
         """Add draws `[draws, chains, *shape]`."""
         self._first = x[0].clone() if self._first is None else self._first
-        self._moved = self._moved | (x != self._first).flatten(2).any(2).any(0)
+        self._has_moved = self._has_moved | (x != self._first).flatten(2).any(2).any(0)
         values = self._values(x)
         self._squares += values.square().sum((0, 1), dtype=torch.float64)
         for first, size in self._pieces(len(values)):

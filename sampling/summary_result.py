@@ -78,7 +78,7 @@ class SummaryResult(SampleResult):
         worst, least, limit = int(r_hat.argmax()), int(ess.argmin()), largest_r_hat(chains)
         measured = f"R-hat {r_hat[worst]:.4g} at {self._name(worst)}"
         size = f"ESS {ess[least]:.0f} at {self._name(least)} (batch means)"
-        if frozen := int((~self.moments.moved).sum()):
+        if frozen := int((~self.moments.has_moved).sum()):
             text = f"does not mix: {frozen} of {chains} chains never moved, {measured}"
             return self._with_notes(False, text)
         if r_hat[worst] > limit:

@@ -40,10 +40,12 @@ def refused(threshold: float) -> None:
 
 
 def test_the_summary_names_the_part():
-    node = {"_target_": "test_bad_input.refused", "threshold": 1}
+    node = {"_target_": "test_error_texts.refused", "threshold": 1}
     with pytest.raises(InstantiationException) as raised:
         instantiate({"part": node})
-    assert describe_error(raised.value) == "part (test_bad_input.refused): KeyError: 'two\\nlines'"
+    assert (
+        describe_error(raised.value) == "part (test_error_texts.refused): KeyError: 'two\\nlines'"
+    )
 
 
 NODE = {"_target_": "latticework.samplers.gwg.GWG"}

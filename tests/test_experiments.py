@@ -20,14 +20,21 @@ PART = {
     "ais_later": ("sampler=dmala,pafs",),
     "ais_small": ("sampler=gwg,dmala",),
     "benchmark_scaling": ("sampler=dmala,random_walk,hamming_ball",),
+    "bnn": ("data=compas",),
+    "bnn_as_written": ("data=compas", "model.scale=100"),
     "bnn_splits": ("data.seed=0,1",),
+    "calibration": ("model.name=asia,hardcore_6x6",),
     "ising_dula": ("sampler.step_size=0.1,0.4",),
     "log_z_networks": ("learning.optimiser.lr=1e-3",),
-    "rates_models": ("task.learning_rate=0.1", "task.linear_decay=true"),
+    "rates_cost": ("sampler=block_gibbs,rates_fpcd",),
+    "rates_models": ("negatives=sml,fpcd_slow", "task.learning_rate=0.1", "task.linear_decay=true"),
+    "rates_models_reviews": ("negatives=cd,sml",),
     "rates_step_sizes": ("sampler.fast_step_size=0.001,0.01",),
     "rates_training": ("task.learning_rate=0.5",),
+    "text_infilling": ("sampler=gwg,dmala",),
 }
-STAND_INS = {"rates_fig3_words_short", "rates_fig3_words_slow"}  # for reviews, which are read once
+# For reviews, which are read once.
+STAND_INS = {"rates_fig3_words_short", "rates_fig3_words_slow", "rates_models_reviews"}
 TOO_SHORT = {"calibration"}  # at scale=smoke, for its figure and tables: no run converges
 SWEPT = set()  # kinds of experiments; a later experiment of a kind makes only its first run
 

@@ -218,7 +218,7 @@ def test_a_hub_has_its_law(sampler, name):
     """Chains start from the law, so the mean over all steps is exact but for its error."""
     model, x = HUBS[name]()
     law = law_of(sampler, log_odds_of_hub(model, x))
-    chains = 40 if len(x) > 20_000 else 200
+    chains = 20 if len(x) > 20_000 else 100
     steps = 4 * len(x) if isinstance(sampler, RARE) else 40
     rng = random(1)
     start = torch.multinomial(law, chains, True, generator=rng)

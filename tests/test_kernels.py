@@ -58,8 +58,9 @@ def test_steps_follow_the_enumerated_law(row):
 @pytest.mark.slow
 @of_rows(lambda row: row.law is not None)
 def test_steps_follow_the_enumerated_law_where_values_tie(row):
+    """A tie that is resolved wrongly is no small error."""
     for sampler, name in engines(row, row.ties):
-        follows(sampler, row, name, TARGETS[name])
+        follows(sampler, row, name, TARGETS[name], share=0.25)
 
 
 @of_rows(lambda row: row.law is not None and row.sampler.exact)

@@ -18,6 +18,8 @@ OURS = (
     "The paper does not state it",
     "the paper does not state it",
     "of the experiment that sweeps it",
+    "The best validation ISL",
+    "The best mean validation ISL",
 )
 
 

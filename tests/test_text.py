@@ -179,7 +179,7 @@ def test_files_of_another_size_are_named_by_what_they_hold(sentence_files):
 def test_too_few_sentences_are_refused(sentence_files):
     """The made-up files have 55 different sentences that may be drawn, and all of them are."""
     assert len(Sentences(root=sentence_files, count=110).load().blanks) == 110
-    with pytest.raises(ValueError, match="count=112 needs 56 sentences of tbc .* 55 are such"):
+    with pytest.raises(ValueError, match="count=112 needs 56 sentences of tbc .* 55 are fit"):
         Sentences(root=sentence_files, count=112).load()
 
 
