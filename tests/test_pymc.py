@@ -15,7 +15,8 @@ pm = pytest.importorskip("pymc")
 cloudpickle = pytest.importorskip("cloudpickle")
 pt = pytest.importorskip("pytensor.tensor")
 
-PLAIN = {"compile_kwargs": {"mode": "FAST_COMPILE"}}  # in Python: no time to compile
+MODE = {"mode": "FAST_COMPILE"}  # which compiles nothing
+PLAIN = {"compile_kwargs": MODE}
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
 BINARY = "binary", Asymmetric(lw.Binary(3))
 ORDINAL = "ordinal", Asymmetric(lw.Ordinal(2, 4), scale=0.4)
@@ -77,7 +78,7 @@ def test_a_step_has_the_law_of_our_sampler(kind, energy):
 def enumerated(model, **values):
     """The exact probability of each joint state: arrays of the states by name, and the law."""
     names = list(values)
-    log_prob, states, logs = model.compile_logp(), [], []
+    log_prob, states, logs = model.compile_logp(**MODE), [], []
     for choice in itertools.product(*values.values()):
         state = dict(zip(names, map(np.array, choice), strict=True))
         states.append(choice)
@@ -204,7 +205,7 @@ def test_spike_and_slab_has_its_joint_law_beside_nuts():
 
 def changes_by_site(model, step, point):
     """Exact changes of the log-probability of each site's other values, and the step's gains."""
-    log_prob, here = model.compile_logp(), step.evaluate_if_changed(point)
+    log_prob, here = model.compile_logp(**MODE), step.evaluate_if_changed(point)
     pairs = []
     for name, sites, x, gradient in zip(
         step.names, step.sites, here.x, here.gradients, strict=True
@@ -225,6 +226,7 @@ def test_gains_are_exact_where_terms_depend_on_one_site_each():
         places = pt.constant([[0.0, 1.0], [2.0, -1.0], [0.5, 3.0]])
         pm.Normal("one", places[z, 0] ** 2, 0.5, observed=np.arange(4.0))
         pm.Normal("both", places[z], 2.0, observed=np.ones((4, 2)))
+        pm.Normal("grid", places[z, np.arange(2)[:, None]], 2.0, observed=np.ones((2, 4)))
         pm.Poisson("two", pt.exp(pt.switch(x, 1.0, -0.3)), observed=[[0, 2], [1, 5]])
         step = lw.pymc.DMALA([x, z], **PLAIN)
     gains, exact = changes_by_site(model, step, model.initial_point())
@@ -260,7 +262,7 @@ def test_slopes_of_numbers_are_differences_of_neighbours():
         step = lw.pymc.DMALA([n], **PLAIN)
     at = np.array([0, 3, 6])
     here = step.evaluate_if_changed({"n": at})
-    log_prob = model.compile_logp()
+    log_prob = model.compile_logp(**MODE)
     for site, (low, high) in enumerate([(0, 1), (2, 4), (5, 6)]):
         ends = []
         for value in (low, high):
@@ -328,11 +330,11 @@ def test_chains_in_processes_are_those_of_one_process():
         for cores in (1, 2, 2):
             seed = 7 if len(traces) < 2 else 8
             trace = pm.sample(
-                50, tune=50, step=lw.pymc.DMALA([x]), chains=2, random_seed=seed,
+                50, tune=50, step=lw.pymc.DMALA([x], **PLAIN), chains=2, random_seed=seed,
                 **{**QUIET, "cores": cores},
             )  # fmt: skip
             traces.append(trace.posterior.x.values)
-        step = lw.pymc.DMALA([x], step_size=0.5)
+        step = lw.pymc.DMALA([x], step_size=0.5, **PLAIN)
         copy = pickle.loads(cloudpickle.dumps(step))  # as PyMC does
         point = {"x": np.array([0, 1, 0, 1])}
         for one in (step, copy):
@@ -419,7 +421,9 @@ def test_bounds_of_each_site_are_kept():
     low, high = np.array([-2, 0, 3]), np.array([1, 1, 9])
     with pm.Model():
         v = pm.DiscreteUniform("v", low, high)
-        trace = pm.sample(1500, tune=500, step=lw.pymc.DMALA([v]), chains=2, random_seed=3, **QUIET)
+        trace = pm.sample(
+            1500, tune=500, step=lw.pymc.DMALA([v], **PLAIN), chains=2, random_seed=3, **QUIET
+        )
     draws = trace.posterior.v.values
     assert (draws.min((0, 1)) == low).all()
     assert (draws.max((0, 1)) == high).all()

@@ -6,7 +6,7 @@ step is that of `samplers.langevin.DMALA`, in NumPy and for one chain, on PyMC's
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -54,7 +54,7 @@ class DMALA(BlockedStep):
     """
 
     name = "dmala"
-    stats_dtypes_shapes = {  # noqa: RUF012
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "tune": (bool, []),
         "accept": (np.float64, []),
         "accepted": (bool, []),
@@ -65,7 +65,7 @@ class DMALA(BlockedStep):
 
     def __init__(
         self,
-        vars: Sequence[Any] | Any = None,  # noqa: A002
+        vars: Sequence[Any] | Any = None,
         *,
         step_size: float = 0.2,
         target_accept: float = OPTIMAL["locally_balanced"],

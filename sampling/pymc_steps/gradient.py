@@ -28,12 +28,13 @@ from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import AdvancedSubtensor, AdvancedSubtensor1, Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from latticework.sampling.pymc_steps.sites import Categories, Sites
+from latticework.sampling.pymc_steps.sites import Numbers, Sites
 
 Axes = tuple[Any, ...]  # whole numbers, or "x" for axes along which no site varies
 
+ONE_INDEX = "AdvancedSubtensor1"  # p[i], an operation of its own before PyTensor 3
 # An infinite change, to or from an impossible value, is this large: finite in sums and products.
 INFINITE_CHANGE = 1e6
 
@@ -98,25 +99,28 @@ def add_terms(terms: Iterable[Any]) -> Any:
 
 def make_leaf(variable: Any, sites: Sites) -> Leaf:
     """The leaf of a whole variable."""
-    if isinstance(sites, Categories):
-        values = np.arange(sites.num_values).reshape(-1, *[1] * variable.ndim)
-        levels = pt.zeros_like(variable)[None] + values.astype(variable.dtype)
-        weight = pt.zeros(levels.shape, dtype="float64")
-    else:
-        low, high = (bound.reshape(sites.shape).astype(variable.dtype) for bound in sites.bounds())
+    if isinstance(sites, Numbers):
+        low, high = (
+            bound.reshape(sites.shape).astype(variable.dtype) for bound in (sites.low, sites.high)
+        )
         levels = pt.stack([pt.minimum(variable + 1, high), pt.maximum(variable - 1, low)])
         levels = levels.astype(variable.dtype)
         weight = pt.zeros((1, *variable.shape), dtype="float64")
+    else:
+        values = np.arange(sites.values.shape[1]).reshape(-1, *[1] * variable.ndim)
+        levels = pt.zeros_like(variable)[None] + values.astype(variable.dtype)
+        weight = pt.zeros(levels.shape, dtype="float64")
     return Leaf(variable, weight, levels, sites)
 
 
 def add_changes(terms: Sequence[Any], leaves: list[Leaf]) -> list[Any]:
     """Return `terms` plus the weights of all leaves times the changes of the graph."""
-    roots = {leaf.variable for leaf in leaves}
+    reached = {leaf.variable for leaf in leaves}
     nodes = []
     for node in toposort(terms):
-        if not roots.isdisjoint(ancestors(node.inputs)):
+        if not reached.isdisjoint(node.inputs):
             nodes.append(node)
+            reached.update(node.outputs)
     leaves = [*leaves, *follow_sites(nodes, leaves)]
     made = {leaf.variable for leaf in leaves}
     changes: dict[tuple[Any, Any], Any] = {}
@@ -161,7 +165,7 @@ def change_of(variable: Any, leaf: Leaf) -> Any:
     limit = INFINITE_CHANGE if leaf.sites.jumps else np.inf
     differences = pt.clip(differences, -limit, limit)
     differences = pt.switch(pt.isnan(differences) | pt.isinf(differences), 0.0, differences)
-    if not isinstance(leaf.sites, Categories):
+    if isinstance(leaf.sites, Numbers):
         differences = (differences[0] - differences[1])[None]
     weight = leaf.weight.dimshuffle(*shift_axes(leaf.region[variable]))
     return (weight * disconnected_grad(differences)).sum(0)
@@ -182,9 +186,22 @@ def table_of(variable: Any, leaf: Leaf) -> Any:
             leaf.tables[variable] = inside[0].dimshuffle(*shift_axes(node.op.new_order))
         elif isinstance(node.op, ScalarFromTensor):
             leaf.tables[variable] = inside[0]
-        else:  # indices broadcast
-            leaf.tables[variable] = inside[0][tuple(inside[1:])]
+        else:
+            leaf.tables[variable] = index_at_levels(node, inside)
     return leaf.tables[variable]
+
+
+def index_at_levels(node: Any, inputs: list[Any]) -> Any:
+    """Return p[i, j, ...], where some of the indices have a first axis of levels."""
+    if isinstance(node.op, Subtensor):
+        return inputs[0][inputs[1]]
+    most = max(index.ndim for index in node.inputs[1:])
+    indices = []
+    for old, new in zip(node.inputs[1:], inputs[1:], strict=True):
+        if new is not old:  # its own axes are the last ones
+            new = pt.expand_dims(new, tuple(range(1, 1 + most - old.ndim)))
+        indices.append(new)
+    return inputs[0][tuple(indices)]
 
 
 def shift_axes(order: Sequence[Any]) -> list[Any]:
@@ -199,11 +216,9 @@ def follow_sites(nodes: Sequence[Any], leaves: Sequence[Leaf]) -> list[Leaf]:
         result = node.outputs[0]
         source = {leaf.variable: leaf for leaf in [*leaves, *gathered]}.get(node.inputs[0])
         if source and isinstance(node.op, Subtensor | Reshape):
-            parts = [
-                vectorize_graph(result, {source.variable: part})
-                for part in (source.weight, source.levels)
-            ]
-            gathered.append(Leaf(result, *parts, source.sites))
+            weight = vectorize_graph(result, {source.variable: source.weight})
+            levels = vectorize_graph(result, {source.variable: source.levels})
+            gathered.append(Leaf(result, weight, levels, source.sites))
             continue
         for leaf in [*leaves, *gathered]:
             axes = follow_node(node, leaf.region)
@@ -232,7 +247,7 @@ def follow_node(node: Any, region: dict[Any, Axes]) -> Axes | None:
     if isinstance(node.op, Subtensor) and len(node.op.idx_list) == 1 and len(node.inputs) == 2:
         sliced = isinstance(node.op.idx_list[0], slice)  # else it is p[k] of a single site k
         return None if sliced else ("x",) * node.outputs[0].ndim
-    if isinstance(node.op, AdvancedSubtensor | AdvancedSubtensor1) and indexes_first(node):
+    if indexes_first(node):
         indices = node.inputs[1:]
         before = max(index.ndim for index in indices) - inside[0].ndim
         after = node.inputs[0].ndim - len(indices)
@@ -241,11 +256,13 @@ def follow_node(node: Any, region: dict[Any, Axes]) -> Axes | None:
 
 
 def indexes_first(node: Any) -> bool:
-    """Whether whole numbers index the first axes, without slices between them."""
-    indices = node.inputs[1:]
-    whole = all(
+    """Whether the node is p[i, j, ...] with whole numbers for the first axes, and no slices."""
+    if not (isinstance(node.op, AdvancedSubtensor) or type(node.op).__name__ == ONE_INDEX):
+        return False
+    places = getattr(node.op, "idx_list", ())  # from PyTensor 3 on, slices are there
+    if not all(isinstance(place, int) for place in places):
+        return False
+    return all(
         isinstance(index.type, pt.TensorType) and index.dtype.startswith(("int", "uint"))
-        for index in indices
+        for index in node.inputs[1:]
     )
-    places = getattr(node.op, "idx_list", ())
-    return whole and all(isinstance(place, int) for place in places)

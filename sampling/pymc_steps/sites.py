@@ -64,9 +64,6 @@ class Numbers(Sites):
     low: Whole
     high: Whole
 
-    def bounds(self) -> tuple[Whole, Whole]:
-        return self.low, self.high
-
     @cached_property
     def values(self) -> Whole:  # type: ignore[override]
         """Values above `high`, which shorter ranges are filled up with, are never drawn."""

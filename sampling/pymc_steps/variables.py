@@ -43,7 +43,9 @@ def find_sites(variable: Any, model: Any) -> Sites:
         )
     if model.rvs_to_transforms.get(rv) is not None:
         raise ValueError(f"{name} is transformed, which DMALA does not support")
-    shape = model.eval_rv_shapes()[name]
+    shape = variable.type.shape
+    if None in shape:
+        shape = model.eval_rv_shapes()[name]
     if kind == "CategoricalRV":
         (probabilities,) = operation.dist_params(rv.owner)
         return Categories(shape, int(evaluate([probabilities.shape[-1]])[0]))
