@@ -24,22 +24,22 @@ from latticework.sampling.pymc_steps.variables import find_sites
 Point = dict[str, np.ndarray]
 
 
-class Evaluation(NamedTuple):
+class PointEvaluation(NamedTuple):
     """A state of the variables, and the log-probability and its gradient there."""
 
-    x: list[Whole]  # of each variable, [sites]
+    x: list[Whole]  # `[sites]` for each variable
     log_prob: float
     gradients: list[Array]
 
 
 @dataclass_state
-class DMALAState(StepMethodState):
+class DMALAStepState(StepMethodState):
     tune: bool
     step_size: float
     logs: list[float]
 
 
-class DMALA(BlockedStep):
+class DMALAStep(BlockedStep):
     """Discrete Metropolis-adjusted Langevin steps for binary, categorical and bounded variables.
 
     `vars` are discrete variables of the model, all of them by default. One step proposes new values
@@ -61,7 +61,7 @@ class DMALA(BlockedStep):
         "changed": (np.int64, []),
         "dmala_step_size": (np.float64, []),
     }
-    _state_class = DMALAState
+    _state_class = DMALAStepState
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class DMALA(BlockedStep):
         self.blocked, self.tune, self.tunes = blocked, tune, tune
         self.target_accept = target_accept
         self.first_step_size = self.step_size = float(step_size)
-        self.logs: list[float] = []  # of the step size, after each step of the tuning
+        self.logs: list[float] = []  # logarithms of the step sizes
         self.names = [variable.name for variable in self.vars]
         self.types = [variable.type.dtype for variable in self.vars]
         self.sites = [find_sites(variable, model) for variable in self.vars]
@@ -92,7 +92,7 @@ class DMALA(BlockedStep):
             model, self.vars, self.sites, compile_kwargs or {}
         )
         self.function.trust_input = True
-        self.current: Evaluation | None = None
+        self.current: PointEvaluation | None = None
         self.others: list[np.ndarray] = []  # values of the other variables in `current`
 
     def reset_tuning(self) -> None:
@@ -146,7 +146,7 @@ class DMALA(BlockedStep):
         self.logs.append(min(max(log, first - math.log(RANGE)), highest))
         self.step_size = math.exp(self.logs[-1])
 
-    def evaluate_if_changed(self, point: Point) -> Evaluation:
+    def evaluate_if_changed(self, point: Point) -> PointEvaluation:
         """Return the last evaluation, or a new one if `point` differs from its point."""
         x = [point[name].ravel().astype(np.int64) for name in self.names]
         others = [point[name] for name in self.other_names]
@@ -158,7 +158,7 @@ class DMALA(BlockedStep):
         self.others = [np.array(value) for value in others]
         return self.evaluate(x)
 
-    def evaluate(self, x: list[Whole]) -> Evaluation:
+    def evaluate(self, x: list[Whole]) -> PointEvaluation:
         """Return the evaluation at `x`, beside the present values of the other variables."""
         log_prob, *gradients = self.function(*self.values(x).values(), *self.others)
         flat = []
@@ -167,9 +167,9 @@ class DMALA(BlockedStep):
             if not np.isfinite(rows).all():  # what is not finite steers nothing
                 rows = np.where(np.isfinite(rows), rows, 0.0)
             flat.append(rows)
-        return Evaluation(x, float(log_prob), flat)
+        return PointEvaluation(x, float(log_prob), flat)
 
-    def log_proposals(self, state: Evaluation) -> list[Array]:
+    def log_proposals(self, state: PointEvaluation) -> list[Array]:
         """Return the logarithms of the probabilities of all moves of each variable."""
         proposals = []
         for sites, x, gradient in zip(self.sites, state.x, state.gradients, strict=True):

@@ -30,7 +30,7 @@ from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from latticework.sampling.pymc_steps.sites import Numbers, Sites
+from latticework.sampling.pymc_steps.sites import NumberSites, Sites
 
 Axes = tuple[Any, ...]  # whole numbers, or "x" for axes along which no site varies
 
@@ -99,7 +99,7 @@ def add_terms(terms: Iterable[Any]) -> Any:
 
 def make_leaf(variable: Any, sites: Sites) -> Leaf:
     """The leaf of a whole variable."""
-    if isinstance(sites, Numbers):
+    if isinstance(sites, NumberSites):
         low, high = (
             bound.reshape(sites.shape).astype(variable.dtype) for bound in (sites.low, sites.high)
         )
@@ -165,7 +165,7 @@ def change_of(variable: Any, leaf: Leaf) -> Any:
     limit = INFINITE_CHANGE if leaf.sites.jumps else np.inf
     differences = pt.clip(differences, -limit, limit)
     differences = pt.switch(pt.isnan(differences) | pt.isinf(differences), 0.0, differences)
-    if isinstance(leaf.sites, Numbers):
+    if isinstance(leaf.sites, NumberSites):
         differences = (differences[0] - differences[1])[None]
     weight = leaf.weight.dimshuffle(*shift_axes(leaf.region[variable]))
     return (weight * disconnected_grad(differences)).sum(0)

@@ -19,7 +19,7 @@ Whole = NDArray[np.int64]
 class Sites(ABC):
     """The sites of one variable; states are whole numbers `[sites]`."""
 
-    shape: tuple[int, ...]  # of the variable
+    shape: tuple[int, ...]  # the shape of the variable
     values: Whole  # [sites, values]
     jumps: bool  # whether changes are to the values that a move reaches, not a slope
     reach: float  # the largest distance between two values
@@ -57,7 +57,7 @@ class Sites(ABC):
 
 
 @dataclass(frozen=True)
-class Numbers(Sites):
+class NumberSites(Sites):
     """Whole numbers from `low` to `high` `[sites]`, both included."""
 
     shape: tuple[int, ...]
@@ -99,7 +99,7 @@ class Numbers(Sites):
 
 
 @dataclass(frozen=True)
-class Categories(Sites):
+class CategorySites(Sites):
     """Unordered values 0 .. num_values - 1."""
 
     shape: tuple[int, ...]

@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
 
-from latticework.sampling.pymc_steps.sites import Categories, Numbers, Sites
+from latticework.sampling.pymc_steps.sites import CategorySites, NumberSites, Sites
 
 Bounds = tuple[Any, Any]
 
@@ -48,7 +48,7 @@ def find_sites(variable: Any, model: Any) -> Sites:
         shape = model.eval_rv_shapes()[name]
     if kind == "CategoricalRV":
         (probabilities,) = operation.dist_params(rv.owner)
-        return Categories(shape, int(evaluate([probabilities.shape[-1]])[0]))
+        return CategorySites(shape, int(evaluate([probabilities.shape[-1]])[0]))
     bounds = find_bounds(rv, name)
     if not set(model.basic_RVs).isdisjoint(ancestors(bounds)):
         raise ValueError(
@@ -56,7 +56,7 @@ def find_sites(variable: Any, model: Any) -> Sites:
             f"give it to another step, such as pm.Metropolis([{name}])"
         )
     low, high = (np.broadcast_to(b, shape).ravel().astype(np.int64) for b in evaluate(bounds))
-    return Numbers(shape, low, high)
+    return NumberSites(shape, low, high)
 
 
 def find_bounds(rv: Any, name: str) -> list[Any]:

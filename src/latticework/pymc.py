@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latticework.sampling.pymc_steps.dmala import DMALA as DMALA
+    from latticework.sampling.pymc_steps.dmala import DMALAStep
+
+    DMALA = DMALAStep
 
 __all__ = ["DMALA"]
 
@@ -24,7 +26,7 @@ def __getattr__(name: str) -> Any:
         raise ModuleNotFoundError(
             'latticework.pymc needs PyMC: pip install "latticework[pymc]"', name="pymc"
         ) from error
-    return getattr(import_module("latticework.sampling.pymc_steps.dmala"), name)
+    return getattr(import_module("latticework.sampling.pymc_steps.dmala"), f"{name}Step")
 
 
 def __dir__() -> list[str]:
