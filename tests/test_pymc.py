@@ -328,10 +328,11 @@ def test_chains_in_processes_are_those_of_one_process():
     with pm.Model():
         x = pm.Bernoulli("x", 0.3, shape=4)
         pm.Potential("pairs", (x[1:] * x[:-1]).sum().astype("float64"))
+        used = lw.pymc.DMALA([x], **PLAIN)  # by several runs: each begins anew
         for cores in (1, 2, 2):
             seed = 7 if len(traces) < 2 else 8
             trace = pm.sample(
-                50, tune=50, step=lw.pymc.DMALA([x], **PLAIN), chains=2, random_seed=seed,
+                50, tune=50, step=used, chains=2, random_seed=seed,
                 **{**QUIET, "cores": cores},
             )  # fmt: skip
             traces.append(trace.posterior.x.values)
@@ -339,7 +340,7 @@ def test_chains_in_processes_are_those_of_one_process():
         copy = pickle.loads(cloudpickle.dumps(step))  # as PyMC does
         point = {"x": np.array([0, 1, 0, 1])}
         for one in (step, copy):
-            one.set_rng(np.random.default_rng(2))
+            one.rng = np.random.default_rng(2)
         assert (step.step(point)[0]["x"] == copy.step(point)[0]["x"]).all()
         copy.sampling_state = step.sampling_state
         assert copy.step_size == step.step_size != 0.5

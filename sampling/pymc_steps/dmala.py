@@ -95,6 +95,15 @@ class DMALAStep(BlockedStep):
         self.current: PointEvaluation | None = None
         self.others: list[np.ndarray] = []  # values of the other variables in `current`
 
+    def set_rng(self, rng: Any) -> None:
+        """Begin a chain with these random numbers; PyMC 5 calls it, in each process too."""
+        self.rng = get_random_generator(rng, copy=False)
+        self.reset_tuning()
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Begin a chain with these random numbers; PyMC 6 calls it."""
+        self.set_rng(rng)
+
     def reset_tuning(self) -> None:
         """Begin a chain: forget the step size that another one learned, and its last state."""
         self.tune, self.step_size, self.logs = self.tunes, self.first_step_size, []
