@@ -183,6 +183,7 @@ def figure_end(ax, x, y):
 def test_a_line_beyond_the_panel_says_how_far():
     figure, ax = drawn(lambda x: x + 30, ylim=(0, 12))
     assert [name.get_text() for name in ax.texts] == ["LB-1", "GWG-1 \N{UPWARDS ARROW} 40"]
+    assert [name.arrow_patch is None for name in ax.texts] == [False, True]  # no end to join
     assert ax.texts[1].xy[1] == 1
     assert "arrow: the line" in figure.legends[0].get_title().get_text()
 

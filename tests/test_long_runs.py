@@ -318,8 +318,11 @@ def test_goals_that_cannot_be_reached_are_refused(given, match):
 # Ctrl-C.
 
 SLOW = """
-import sys, time, torch
+import signal, sys, time, torch
 import latticework as lw
+
+# A script that a shell began in the background ignores SIGINT, and so do those that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def log_prob(x):
     time.sleep(0.002)
@@ -371,7 +374,10 @@ def interrupted(code):
         time.sleep(0.5)
         if code is not TWICE:
             run.send_signal(signal.SIGINT)
-        printed, errors = run.communicate(timeout=100)
+        try:
+            printed, errors = run.communicate(timeout=100)
+        finally:
+            run.kill()  # else leaving this block would wait for a script that nothing stops
     return printed.splitlines(), errors, run.returncode
 
 

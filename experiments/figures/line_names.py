@@ -115,13 +115,15 @@ def _name_line(ax: Axes, line: Line2D) -> Annotation:
         text += f" {ARROWS[0]} {data[inside, 1].max():.2g}"
     elif heights.min() < -MIN_VISIBLE_BAND:
         text += f" {ARROWS[1]} {data[inside, 1].min():.2g}"
+    # A line that ends beyond the panel has no end to join its name to.
+    leader = {"arrowstyle": "-", "color": line.get_color(), "lw": 0.5, "relpos": (0, 0.5),
+              "shrinkA": 0, "shrinkB": 0} if 0 <= y <= 1 else None  # fmt: skip
     return ax.annotate(
         "\n".join(textwrap.wrap(text, LABEL_CHARACTERS)), (x, min(max(y, 0), 1)),
         xycoords="axes fraction", xytext=(6, 0), textcoords="offset points", va="center",
         fontsize=7.5, linespacing=0.9,
         color=line.get_color(), bbox={"fc": "white", "alpha": 0.7, "lw": 0, "pad": 0},
-        arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.5, "relpos": (0, 0.5),
-                    "shrinkA": 0, "shrinkB": 0},
+        arrowprops=leader,
     )  # fmt: skip
 
 

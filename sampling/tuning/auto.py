@@ -105,7 +105,7 @@ class _Contest:
         self, model: EnergyModel, x: Tensor | None, chains: int, engine: Engine, seed: int
     ) -> None:
         chains = chains if x is None else len(x)
-        self.course = TuningSetup(model, chains, engine=engine, x=x, pays_for_draws=True)
+        self.setup = TuningSetup(model, chains, engine=engine, x=x, pays_for_draws=True)
         self.model, self.engine, self.seed = model, engine, seed
         self.pilots: list[PilotRun] = []
         self.evaluations, self.began = 0.0, time.perf_counter()
@@ -137,7 +137,7 @@ class _Contest:
             left = [(each.name, each.sampler) for each in measured[: math.ceil(len(left) / 2)]]
         best = measured[0]
         apart = self._disagreement(measured[:2])
-        if apart or not best.r_hat <= largest_r_hat(self.course.chains):
+        if apart or not best.r_hat <= largest_r_hat(self.setup.chains):
             best = self._try_tempering(best, for_rounds.part(1 / parts), bool(apart))
         seconds = time.perf_counter() - self.began
         return SamplerChoice(
@@ -147,14 +147,14 @@ class _Contest:
     def _left(self, allowed: Allowance) -> Allowance:
         """The part of an allowance that is not spent yet."""
         seconds = time.perf_counter() - self.began
-        evaluations = self.evaluations / self.course.chains
+        evaluations = self.evaluations / self.setup.chains
         return allowed.subtract({"seconds": seconds, "evaluations": evaluations})
 
     def _cost(self, sampler: Sampler, unit: Unit) -> float:
         """The cost of a step, measured once for a sampler whatever its scale."""
         key = self._cost_key(sampler, unit)
         if key not in self._costs:
-            self._costs[key] = self.course.cost(sampler, unit)
+            self._costs[key] = self.setup.cost(sampler, unit)
         return self._costs[key]
 
     def _cost_key(self, sampler: Sampler, unit: Unit) -> tuple[Any, ...]:
@@ -176,7 +176,7 @@ class _Contest:
     def _adapt(self, sampler: Sampler) -> Sampler:
         """The sampler with the scale that its acceptance chooses."""
         rng = Generator().manual_seed(self.seed)
-        x = self.course.draw_starts(rng)
+        x = self.setup.draw_starts(rng)
         each = self._cost(sampler, "evaluations") * len(x)
         self.evaluations += each * ADAPTATION.steps * ADAPTATION.rounds
         with warnings.catch_warnings(action="ignore", category=AdaptationWarning):
@@ -188,10 +188,10 @@ class _Contest:
         if allowed.unit == "seconds":
             steps = max(MIN_PILOT_STEPS, int(allowed.amount / cost))
         else:
-            steps = self.course.steps_for(sampler, allowed)
+            steps = self.setup.steps_for(sampler, allowed)
         pilot = PilotRun(name, sampler, 0.0, math.inf, steps)
         if steps >= MIN_DRAWS:
-            run, quality = self.course.measure_run(sampler, steps, self.seed + len(self.pilots))
+            run, quality = self.setup.measure_run(sampler, steps, self.seed + len(self.pilots))
             self.evaluations += run.result.evaluations
             if allowed.unit == "seconds":  # where other work slows one of the two, the other counts
                 cost = min(cost, run.result.seconds / run.steps)
@@ -230,13 +230,13 @@ class _Contest:
         tempered = Tempered(best.sampler, learn_base=True)
         if why_unsupported(tempered, self.model):
             return best
-        steps = tempered.learning_steps / self.course.chains  # as each of them pays
+        steps = tempered.learning_steps / self.setup.chains  # as each of them pays
         learning = steps * self._cost(tempered, allowed.unit)
         allowed = Allowance(max(0.0, allowed.amount - learning), allowed.unit)
         try:
             pilot = self._measure(f"tempered {best.name}", tempered, allowed)
         except ValueError:  # a target that cannot be softened
             return best
-        limit = largest_r_hat(self.course.chains)
+        limit = largest_r_hat(self.setup.chains)
         doubtful = apart or not best.r_hat <= limit
         return pilot if pilot.rate > best.rate or (doubtful and pilot.r_hat <= limit) else best
