@@ -278,3 +278,20 @@ def test_functions_of_tasks_are_found_at_their_old_places(old, new):
     tasks = "latticework.experiments.tasks"
     with pytest.warns(DeprecationWarning, match=f"{tasks}.{old} moved to"):
         assert get_object(f"{tasks}.{old}") is get_object(f"{tasks}.{new}")
+
+
+STEP_METHODS = """
+import latticework as lw, latticework.pymc
+assert lw.pymc is latticework.pymc and "DMALA" in dir(lw.pymc)
+assert not {"pymc", "pytensor", "torch"} & set(sys.modules)
+try:
+    lw.pymc.DMALA
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_step_methods_of_pymc_import_it_when_they_are_used():
+    without = STEP_METHODS.replace("try:", "sys.modules['pymc'] = None\ntry:")
+    assert blocked(without) == 'latticework.pymc needs PyMC: pip install "latticework[pymc]"\n'
+    assert blocked(STEP_METHODS, ("pymc",)) == "pymc is not to be imported here\n"  # another fault

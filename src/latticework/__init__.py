@@ -39,6 +39,8 @@ def __getattr__(name: str) -> _Any:
         return getattr(_import_module(_MOVED[name]), name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _MODULES[name] == __name__:  # a module, such as `pymc`
+        return _import_module(f"{__name__}.{name}")
     value = getattr(_import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

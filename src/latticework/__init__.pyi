@@ -12,6 +12,7 @@ from latticework.sampling.checking.temperature import (
     Temperature as Temperature,
     temperature as temperature,
 )
+from latticework import pymc as pymc
 from latticework.sampling.dimod_sampler import DimodSampler as DimodSampler
 from latticework.sampling.exact import exact as exact
 from latticework.sampling.metrics import (
