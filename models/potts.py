@@ -307,7 +307,7 @@ class DensePotts(EnergyModel):
     @torch.no_grad()
     def project(self) -> None:
         """Make J exactly symmetric with zero blocks J_ii, after an update."""
-        sites, values = self.domain.dim, self.domain.num_values
+        sites, values = self.bias.shape
         self.coupling.copy_((self.coupling + self.coupling.T) / 2)
         self.coupling.view(sites, values, sites, values).diagonal(dim1=0, dim2=2).zero_()
 
