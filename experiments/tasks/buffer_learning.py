@@ -67,7 +67,7 @@ class Learning(Updates):
             sampler, model, metrics, chains[:batch], iterations * steps, steps
         )
         self.replay = Replay(kernel, chains, steps, batch, metrics)
-        self.data_set = data
+        self.rows = data
         super().__init__(
             self.replay,
             model,
@@ -116,7 +116,7 @@ class Learning(Updates):
     def log(self, iteration: int, evaluations: Sequence[Evaluation]) -> None:
         """A row of metrics.csv; acceptance is over the updates since the last row."""
         chains = self.negatives
-        readings = [each(self.averaged_model(), self.data_set, chains.state.x) for each in evaluations]
+        readings = [each(self.averaged_model(), self.rows, chains.state.x) for each in evaluations]
         accepted, tally = chains.carries
         acceptance = self.replay.metrics[0].read(accepted)
         if self.updated:
