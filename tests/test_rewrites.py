@@ -35,6 +35,13 @@ def residual() -> lw.ResNet:
     return scattered(lw.ResNet((2, 2), 2, 1), std=0.3)
 
 
+def variable_selection() -> lw.VariableSelection:
+    rng = torch.Generator().manual_seed(1)
+    features = torch.randn(12, 4, generator=rng)
+    targets = features @ torch.tensor([1.0, 0.0, -0.5, 0.2]) + torch.randn(12, generator=rng)
+    return lw.VariableSelection(features, targets, inclusion=0.3, names="abcd")
+
+
 def named() -> lw.Factors:
     tables = [((0,), np.log([0.3, 0.7])), ((0, 1), np.log([[0.9, 0.1], [0.2, 0.8]])), ((), -1.5)]
     return lw.Factors(tables, names="ab", labels=[["no", "yes"]] * 2)
@@ -44,6 +51,7 @@ MODELS = {
     **{name: TARGETS[name].model for name in TARGETS if name not in LEFT_OUT},
     "graph with an offset": lw.Graph([[0, 1], [1, 2], [0, 3]], [0.5, -1.0, 0.3], 0.4, offset=3.0),
     "named": named(),
+    "variable selection": variable_selection(),
     "zeros": lw.Factors([((0, 1), [[0.2, -math.inf], [0.1, 0.4]]), ((1, 2), [[0.3, 1], [2, 3]])]),
     "fhmm": lw.synthetic_fhmm(2, 2, 0.5, 0.1, 0.9),
     "resnet": residual(),
