@@ -99,7 +99,8 @@ def test_a_run_enters_few_files(tmp_path):
     ours = {file for file in printed(ENTERED, *words) if file.startswith(f"{source}/")}
     assert str(source / "samplers" / "langevin.py") in ours
     # One idea a file: checks, outcomes, tables, kinds of images and parts of a figure are apart.
-    assert len(ours) <= 67
+    # `latticework.fit` shares updates, seeds and rows with the tasks, so they are apart too.
+    assert len(ours) <= 70
 
 
 # What draws figures runs without torch.
