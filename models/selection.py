@@ -21,6 +21,7 @@ from torch import Tensor
 
 from latticework.models.base import Cache, EnergyModel
 from latticework.models.domains import Binary
+from latticework.models.given_numbers import read_numbers
 
 COLLINEAR = 1e-9  # a smaller share of a column that the others do not explain is rounding
 
@@ -135,9 +136,9 @@ class VariableSelection(EnergyModel):
         coefficients = inverse @ response
         unexplained = 1 - coefficients @ response
         variance = inverse.diagonal(dim1=-2, dim2=-1)
-        free = gram.diagonal() - ((gram @ inverse) * gram).sum(
-            -1
-        )  # what the variables inside leave
+        # The part of each column that the variables inside explain.
+        explained = ((gram @ inverse) * gram).sum(-1)
+        free = gram.diagonal() - explained
         lost = coefficients.square() / torch.where(inside > 0, variance, 1)
         added = (response - coefficients @ gram).square() / torch.where(inside > 0, 1, free)
         after = unexplained.unsqueeze(-1) + torch.where(inside > 0, lost, -added)
@@ -172,15 +173,7 @@ class VariableSelection(EnergyModel):
 
 def _as_numbers(given: Any, name: str) -> Tensor:
     """The numbers of a tensor, array or table in double precision."""
-    if not isinstance(given, Tensor) and hasattr(given, "to_numpy"):
-        given = given.to_numpy(dtype="float64", copy=True)
-    try:
-        numbers = torch.as_tensor(given).double()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{name} must be numbers, a tensor, an array or a table, got {type(given).__name__} "
-            f"({error})"
-        ) from error
+    numbers = read_numbers(given, name).double()
     if not numbers.isfinite().all():
         place = tuple((~numbers.isfinite()).nonzero()[0].tolist())
         raise ValueError(f"{name} must be finite, got {numbers[place]} at {list(place)}")

@@ -37,7 +37,7 @@ def resnet():
     return lw.ResNet((2, 4), 3, 2)
 
 
-def rated():
+def rated_rbm():
     torch.manual_seed(0)
     return lw.RatedRBM(8, 4)
 
@@ -61,7 +61,7 @@ EDGES = [[i, j] for i in range(8) for j in range(i)]
 # A model of each class with parameters, where learning begins, of states like `STRIPES`.
 STARTS = {
     "rbm": rbm,
-    "rated rbm": rated,
+    "rated rbm": rated_rbm,
     "graph": lambda: lw.Graph(EDGES, 0.0, sites=8),
     "dense ising": lambda: lw.DenseIsing(torch.zeros(8, 8)),
     "learned ising": learned_ising,
@@ -141,10 +141,10 @@ def test_herding_learns_the_moments_of_the_data():
 
 
 def test_a_rated_rbm_gets_the_rates_of_the_data():
-    model = lw.fit(rated(), STRIPES, **QUICK).model
+    model = lw.fit(rated_rbm(), STRIPES, **QUICK).model
     state = model.state_dict()
     changed = {
-        key for key, value in rated().state_dict().items() if not torch.equal(value, state[key])
+        key for key, value in rated_rbm().state_dict().items() if not torch.equal(value, state[key])
     }
     assert "weight" in changed
     assert len(changed) > 3  # rates too
@@ -282,19 +282,19 @@ print(result.updates, result.stopped, len(result.history), sep="|")
 """
 
 
-def interrupted(signals):
+def run_interrupted(signals):
     words = [sys.executable, "-W", "ignore", "-c", STOPPED.format(signals=signals)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
 
 
 def test_ctrl_c_returns_what_was_learned():
-    done = interrupted(1)
+    done = run_interrupted(1)
     assert done.stdout == "7|stopped by Ctrl-C after 7 updates|2\n"
     assert done.stderr == ""
 
 
 def test_a_second_ctrl_c_ends_the_program():
-    done = interrupted(2)
+    done = run_interrupted(2)
     assert "KeyboardInterrupt" in done.stderr
     assert done.stdout == ""
 

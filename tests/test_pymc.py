@@ -17,7 +17,7 @@ pt = pytest.importorskip("pytensor.tensor")
 
 MODE = {"mode": "FAST_COMPILE"}  # which compiles nothing
 PLAIN = {"compile_kwargs": MODE}
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
+SILENT = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
 BINARY = "binary", Asymmetric(lw.Binary(3))
 ORDINAL = "ordinal", Asymmetric(lw.Ordinal(2, 4), scale=0.4)
 CATEGORICAL = "categorical", Asymmetric(lw.Categorical(2, 3))
@@ -75,7 +75,7 @@ def test_a_step_has_the_law_of_our_sampler(kind, energy):
     assert np.abs((counts - repeats * wrong) / deviation)[enough].max() > 6
 
 
-def enumerated(model, **values):
+def enumerate_law(model, **values):
     """The exact probability of each joint state: arrays of the states by name, and the law."""
     names = list(values)
     log_prob, states, logs = model.compile_logp(**MODE), [], []
@@ -115,9 +115,9 @@ def test_kinds_of_variables_in_one_step_have_their_joint_law():
         height = pt.constant([-1.0, 0.5, 2.0])[z]
         pm.Normal("y", height * x + 0.3 * k - 0.5 * n, 1.0, observed=[0.4, 1.1])
         step = lw.pymc.DMALA()
-        trace = pm.sample(4000, tune=1000, step=step, chains=2, random_seed=1, **QUIET)
+        trace = pm.sample(4000, tune=1000, step=step, chains=2, random_seed=1, **SILENT)
     values = {"x": bits(2), "z": bits(2, 3), "k": list(range(5)), "n": list(range(4))}
-    states, law = enumerated(model, **values)
+    states, law = enumerate_law(model, **values)
     draws = trace.posterior
     for name in values:
         every = states[name].reshape(len(law), -1)
@@ -143,9 +143,9 @@ def test_a_change_point_has_its_law():
         pm.Poisson("y", rate, observed=counts)
         trace = pm.sample(
             3000, tune=1000, step=lw.pymc.DMALA([change], step_size=4.0), chains=2,
-            random_seed=2, **QUIET,
+            random_seed=2, **SILENT,
         )  # fmt: skip
-    states, law = enumerated(model, change=list(range(13)))
+    states, law = enumerate_law(model, change=list(range(13)))
     for value in np.flatnonzero(law > 0.02):
         assert abs(scores(trace.posterior.change.values == value, law[value])[0]) < 4.5
     assert states["change"][law.argmax()] == 6
@@ -161,7 +161,7 @@ def test_labels_of_a_mixture_and_their_weight_have_their_joint_law():
         pm.Normal("y", pt.constant(heights)[z], 1.0, observed=data)
         trace = pm.sample(
             2500, tune=600, step=[lw.pymc.DMALA([z]), pm.NUTS([weight])], chains=2,
-            random_seed=3, **QUIET,
+            random_seed=3, **SILENT,
         )  # fmt: skip
     from scipy.special import betaln
 
@@ -188,7 +188,7 @@ def test_spike_and_slab_has_its_joint_law_beside_nuts():
         pm.Normal("y", pt.dot(design, x * beta), 1.0, observed=y)
         trace = pm.sample(
             2500, tune=600, step=[lw.pymc.DMALA([x]), pm.NUTS([beta])], chains=2,
-            random_seed=5, **QUIET,
+            random_seed=5, **SILENT,
         )  # fmt: skip
     every, logs = np.array(bits(3)), []
     for included in every:
@@ -250,7 +250,7 @@ def test_chains_in_processes_are_those_of_one_process():
             seed = 7 if len(traces) < 2 else 8
             trace = pm.sample(
                 50, tune=50, step=used, chains=2, random_seed=seed,
-                **{**QUIET, "cores": cores},
+                **{**SILENT, "cores": cores},
             )  # fmt: skip
             traces.append(trace.posterior.x.values)
         step = lw.pymc.DMALA([x], step_size=0.5, **PLAIN)
@@ -341,7 +341,12 @@ def test_bounds_of_each_site_are_kept():
     with pm.Model():
         v = pm.DiscreteUniform("v", low, high)
         trace = pm.sample(
-            1500, tune=500, step=lw.pymc.DMALA([v], **PLAIN), chains=2, random_seed=3, **QUIET
+            1500,
+            tune=500,
+            step=lw.pymc.DMALA([v], **PLAIN),
+            chains=2,
+            random_seed=3,
+            **SILENT,
         )
     draws = trace.posterior.v.values
     assert (draws.min((0, 1)) == low).all()

@@ -33,7 +33,7 @@ UNMADE = {"rbm_digits_20", "grids_11"}  # trained; read from a data set
 QUICK = ["subset_30_5", "knapsack_8x4", "hardcore_6x6", "colourings_6x6", "poisson_ring_10"]
 QUICK += ["crf_8x8_q3", "pmj_cubic_60", "fhmm_zeros", "two_modes_20", "select_10"]
 # They take half a minute or more, so only `make references` repeats them.
-LONG = {"grids_11", "ising16_field", "rbm_digits_20", "potts3_8", "potts3_16", "sk_200"}
+SLOW_TO_COMPUTE = {"grids_11", "ising16_field", "rbm_digits_20", "potts3_8", "potts3_16", "sk_200"}
 
 
 def test_the_table_and_the_names():
@@ -132,7 +132,7 @@ def test_the_methods_again(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(QUICK) - LONG))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(QUICK) - SLOW_TO_COMPUTE))
 def test_the_slower_methods_again(name):
     agrees(name)
 

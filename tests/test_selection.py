@@ -46,7 +46,7 @@ def test_the_marginal_likelihood_is_the_integral_over_coefficients_and_noise():
     assert change == pytest.approx(math.log(with_it / without * 0.3 / 0.7), abs=1e-5)
 
 
-def listed(x, y, inclusion, g):
+def enumerate_posterior(x, y, inclusion, g):
     """Log posterior and mean coefficients of every set, by least squares."""
     n, p = x.shape
     xc, yc = x - x.mean(0), y - y.mean()
@@ -68,7 +68,7 @@ def listed(x, y, inclusion, g):
 @pytest.mark.parametrize(("inclusion", "g"), [(0.5, None), (0.2, 10.0)])
 def test_inclusion_probabilities_and_coefficients_are_those_of_enumeration(inclusion, g):
     x, y = regression()
-    states, law, means = listed(x, y, inclusion, g or len(y))
+    states, law, means = enumerate_posterior(x, y, inclusion, g or len(y))
     model = lw.VariableSelection(x, y, inclusion=inclusion, g=g)
     truth = lw.exact(model)
     assert truth.mean.numpy() == pytest.approx(law @ states, abs=1e-9)

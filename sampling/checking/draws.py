@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from torch import Generator, Tensor, nn
 from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Categorical, Domain
+from latticework.models.given_numbers import read_numbers
 from latticework.samplers.base import Sampler, require_count
 from latticework.sampling.chain import seconds_per_step
 from latticework.sampling.checking.permutation import DrawsOutcome, compare_states, evaluate_draws
@@ -152,7 +153,7 @@ def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
 
     Independent draws become chains of one draw. Raises ValueError if they are not states.
     """
-    x, shape = _tensor(draws, "draws"), domain.shape
+    x, shape = read_numbers(draws, "draws"), domain.shape
     x = x if x.is_floating_point() else x.float()
     if isinstance(domain, Categorical) and x.shape[-2:] != shape and x.shape[-1:] == (domain.dim,):
         if not ((x >= 0) & (x < domain.num_values) & (x == x.round())).all():
@@ -170,19 +171,6 @@ def as_states(draws: Tensor | np.ndarray, domain: Domain) -> Tensor:
     return x
 
 
-def _tensor(given: Any, name: str) -> Tensor:
-    """Numbers of a tensor, an array, lists or a pandas table. Raises ValueError for others."""
-    if not isinstance(given, Tensor) and hasattr(given, "to_numpy"):
-        given = given.to_numpy()
-    try:
-        return torch.as_tensor(given)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} must be numbers, a tensor, an array or a table, got {type(given).__name__} "
-            f"({error})"
-        ) from error
-
-
 def _check_support(values: Tensor) -> DrawsOutcome:
     impossible = int((values == -torch.inf).sum())
     detail = f"{impossible} of {values.numel()} draws have probability 0"
@@ -193,7 +181,7 @@ def _check_energies(values: Tensor, given: Tensor | np.ndarray | None) -> DrawsO
     """Whether the source's log-probabilities are those of the target, up to a constant."""
     if given is None:
         return DrawsOutcome("energies", "-", "none are given")
-    given = _tensor(given, "log_prob").double()
+    given = read_numbers(given, "log_prob").double()
     if given.shape not in (values.shape, values.squeeze(1).shape) or given.isnan().all():
         raise ValueError(
             f"log_prob must have one number a draw, {list(values.shape)}, got {list(given.shape)} "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from latticework.models.base import EnergyModel
 
@@ -66,13 +66,14 @@ class FitResult:
             name: tensor.detach().cpu().contiguous().clone()
             for name, tensor in self.model.state_dict().items()
         }
+        content = save(state, {KEY: json.dumps(about)})
         try:
-            path.open("xb").close()
+            with path.open("xb") as opened:
+                opened.write(content)
         except FileExistsError:
             raise FileExistsError(
                 f"{path} exists and is not overwritten; remove it, or choose another name"
             ) from None
-        save_file(state, path, {KEY: json.dumps(about)})
 
     @classmethod
     def load(cls, file: str | Path, model: EnergyModel) -> "FitResult":

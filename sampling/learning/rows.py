@@ -3,13 +3,13 @@
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from latticework.data.base import Dataset, TrainingData
 from latticework.models.base import EnergyModel
 from latticework.models.domains import Binary, Domain
+from latticework.models.given_numbers import read_numbers
 from latticework.sampling.learning.updates import ROWS_AT_ONCE
 from latticework.sampling.messages import shorten
 
@@ -38,18 +38,8 @@ def read_rows(given: Any, name: str, model: EnergyModel) -> Tensor:
     Images of binary sites are flattened. Raises ValueError for anything that is no state.
     """
     domain, shape = model.domain, model.domain.shape
-    if not isinstance(given, Tensor) and hasattr(given, "to_numpy"):
-        given = given.to_numpy()
-    if isinstance(given, np.ndarray) and not given.flags.writeable:  # PyTorch warns
-        given = given.copy()
-    try:
-        x = torch.as_tensor(given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{name} must be numbers, a tensor, an array or a table, got {type(given).__name__} "
-            f"({error})"
-        ) from error
-    got = list(np.shape(given))
+    x = read_numbers(given, name)
+    got = list(x.shape)
     x = x.flatten(1) if x.ndim > 2 and len(shape) == 1 else x
     if x.shape[1:] != shape or x.ndim != len(shape) + 1 or not len(x):
         sites = ", ".join(map(str, shape))

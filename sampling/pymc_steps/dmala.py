@@ -93,7 +93,7 @@ class DMALAStep(BlockedStep):
         )
         self.function.trust_input = True
         self.current: PointEvaluation | None = None
-        self.others: list[np.ndarray] = []  # values of the other variables in `current`
+        self.other_values: list[np.ndarray] = []  # values of the other variables in `current`
 
     def set_rng(self, rng: Any) -> None:
         """Begin a chain with these random numbers; PyMC 5 calls it, in each process too."""
@@ -158,18 +158,18 @@ class DMALAStep(BlockedStep):
     def evaluate_if_changed(self, point: Point) -> PointEvaluation:
         """Return the last evaluation, or a new one if `point` differs from its point."""
         x = [point[name].ravel().astype(np.int64) for name in self.names]
-        others = [point[name] for name in self.other_names]
+        other_values = [point[name] for name in self.other_names]
         if self.current is not None and all(
             np.array_equal(a, b)
-            for a, b in zip([*x, *others], [*self.current.x, *self.others], strict=True)
+            for a, b in zip([*x, *other_values], [*self.current.x, *self.other_values], strict=True)
         ):
             return self.current
-        self.others = [np.array(value) for value in others]
+        self.other_values = [np.array(value) for value in other_values]
         return self.evaluate(x)
 
     def evaluate(self, x: list[Whole]) -> PointEvaluation:
         """Return the evaluation at `x`, beside the present values of the other variables."""
-        log_prob, *gradients = self.function(*self.values(x).values(), *self.others)
+        log_prob, *gradients = self.function(*self.values(x).values(), *self.other_values)
         flat = []
         for gradient in gradients:
             rows = gradient.reshape(len(gradient), -1)

@@ -73,7 +73,7 @@ def compile_logp_and_gradient(
     if not terms:
         raise ValueError("no term of the model depends on the variables")
     read = set(ancestors(terms))
-    others = [v for v in model.value_vars if v in read and v not in variables]
+    other_variables = [v for v in model.value_vars if v in read and v not in variables]
     leaves = [make_leaf(v, s) for v, s in zip(variables, sites, strict=True)]
     weights = [leaf.weight for leaf in leaves]
     relaxed = add_changes(terms, leaves)
@@ -86,10 +86,10 @@ def compile_logp_and_gradient(
         known = isinstance(gradient.type, pt.TensorType)  # else no derivative is defined
         outputs.append(gradient if known else pt.zeros_like(weight))
     function = model.compile_fn(
-        outputs, inputs=[*variables, *others], point_fn=False, on_unused_input="ignore",
+        outputs, inputs=[*variables, *other_variables], point_fn=False, on_unused_input="ignore",
         **compile_kwargs,
     )  # fmt: skip
-    return function, [v.name for v in others]
+    return function, [v.name for v in other_variables]
 
 
 def add_terms(terms: Iterable[Any]) -> Any:
@@ -126,7 +126,7 @@ def add_changes(terms: Sequence[Any], leaves: list[Leaf]) -> list[Any]:
     changes: dict[tuple[Any, Any], Any] = {}
     replaced: dict[Any, Any] = {}
 
-    def corrected(variable: Any, client: Any) -> Any:
+    def add_changes_to(variable: Any, client: Any) -> Any:
         """`variable` as the node with the result `client` reads it."""
         result = replaced.get(variable, variable)
         if not isinstance(variable.type, pt.TensorType):
@@ -142,15 +142,18 @@ def add_changes(terms: Sequence[Any], leaves: list[Leaf]) -> list[Any]:
     for node in nodes:
         if node.outputs[0] in made:
             continue
-        inputs = [corrected(variable, node.outputs[0]) for variable in node.inputs]
+        inputs = [add_changes_to(variable, node.outputs[0]) for variable in node.inputs]
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             for old, new in zip(node.outputs, apply_again(node, inputs), strict=True):
                 replaced[old] = new
-    return [corrected(term, None) for term in terms]
+    return [add_changes_to(term, None) for term in terms]
 
 
 def apply_again(node: Any, inputs: list[Any]) -> list[Any]:
-    """Return the results of a node for other inputs; its own where it needs whole numbers."""
+    """Return the results of a node for other inputs; its own where it needs whole numbers.
+
+    The gradient then lacks what comes after the node, which makes proposals worse, not wrong.
+    """
     if isinstance(node.op, Sum | Prod):  # their type of number was chosen for the old inputs
         return [type(node.op)(axis=node.op.axis)(inputs[0])]
     try:
