@@ -30,6 +30,10 @@ class LatticeForm(NamedTuple):
     kind: NDArray[np.int32]  # [sites]
     odds: NDArray[np.float64]  # [kinds, most neighbours + 1]
     high: NDArray[np.float64]  # the same as probabilities of 1
+    coupling: (
+        float  # log pi is the sum of s_i (coupling * (sum of neighbours' s) + bias_i), s = 2x - 1
+    )
+    bias: NDArray[np.float32]  # [sites]
 
 
 class PairForm(NamedTuple):
@@ -146,7 +150,9 @@ def temper_form(form: Form, b: float) -> Form:
     if isinstance(form, LatticeForm):
         odds = form.odds * b
         with np.errstate(over="ignore"):
-            return form._replace(odds=odds, high=1 / (1 + np.exp(-odds)))
+            high = 1 / (1 + np.exp(-odds))
+        coupling, bias = form.coupling * b, form.bias * np.float32(b)
+        return form._replace(odds=odds, high=high, coupling=coupling, bias=bias)
     scaled = ("matrix", "offset", "diagonal", "coupling", "bias", "slope", "price")
     fields = form._asdict()
     return form._replace(**{name: fields[name] * b for name in scaled if name in fields})

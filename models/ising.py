@@ -137,6 +137,8 @@ class Lattice(EnergyModel):
             kind=kind.astype(np.int32),
             odds=odds,
             high=high,
+            coupling=self.coupling,
+            bias=array(self.bias),
         )
         self._formed = self.coupling, self.bias.clone(), form
         return form

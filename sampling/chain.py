@@ -105,7 +105,7 @@ class Chain(RenamedMethods, LoopState):
         metrics: Sequence[Metric] = (),
         reference: Reference | None = None,
     ) -> None:
-        self.metrics, self._sampler = metrics, sampler
+        self.metrics, self._sampler, self._model, self._every = metrics, sampler, model, every
         with torch.no_grad():
             state = sampler.init(x, model)
             carries = [metric.init(model, state, reference or Reference()) for metric in metrics]
@@ -130,6 +130,22 @@ class Chain(RenamedMethods, LoopState):
                 self._captured = True
             self.state, self.carries = self._block(self.state, self.carries)
 
+    def trace(self, blocks: int) -> Tensor:
+        """Advance `blocks` blocks by one call of a compiled kernel, with the numbers of `advance`.
+
+        The states after each, `[blocks, chains, *shape]`, as int8. Values must be whole numbers
+        that this type holds.
+        """
+        assert isinstance(self._sampler, MultiStepSampler)
+        x = self.state.x
+        with torch.no_grad():
+            steps = blocks * self._every
+            self.state, self.carries, sums = advance_compiled(
+                self._sampler, self._model, self.rng, steps, self.metrics,
+                SumRequest(draws=steps, traced=len(x)), self.state, self.carries,
+            )  # fmt: skip
+        return sums.trace[self._every - 1 :: self._every].view(blocks, *x.shape)
+
     @property
     def sampler_state(self) -> Any:
         """The state of the sampler itself, where its kernel is that of another engine."""
@@ -152,33 +168,61 @@ def make_block(
     sampler: Sampler, model: EnergyModel, rng: Generator, steps: int, metrics: Sequence[Metric]
 ) -> Block:
     """A function that takes a state and the metrics' carries through `steps` steps."""
-    wanted = SumRequest()
-    for metric in metrics:
-        wanted = wanted.with_those_of(metric.wanted or SumRequest())
-
-    def update_carries(carries: list, state: Any, sums: Steps, steps: int) -> list:
-        return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
-
     if isinstance(sampler, MultiStepSampler):
         kernel = sampler
 
         def in_one_call(state: Any, carries: list) -> tuple[Any, list]:
-            state, sums = kernel.advance(state, model, rng, steps, wanted)
-            return state, update_carries(carries, state, Steps(*map(torch.from_numpy, sums)), steps)
+            nothing = SumRequest()
+            return advance_compiled(kernel, model, rng, steps, metrics, nothing, state, carries)[:2]
 
         return in_one_call
+
+    wanted = sums_of(metrics)
 
     def one_by_one(state: Any, carries: list) -> tuple[Any, list]:
         for _ in range(steps):
             before = state.x.clone() if wanted.changed else state.x
             state, info = sampler.step(state, model, rng)
             if metrics:
-                carries = update_carries(
-                    carries, state, Steps.of_one(before, state, info, wanted), 1
-                )
+                sums = Steps.of_one(before, state, info, wanted)
+                carries = update_carries(metrics, carries, state, sums, 1)
         return state, carries
 
     return one_by_one
+
+
+def sums_of(metrics: Sequence[Metric]) -> SumRequest:
+    """The sums that some of the metrics read."""
+    wanted = SumRequest()
+    for metric in metrics:
+        wanted = wanted.with_those_of(metric.wanted or SumRequest())
+    return wanted
+
+
+def update_carries(
+    metrics: Sequence[Metric], carries: list, state: Any, sums: Steps, steps: int
+) -> list:
+    return [m.update(c, state, sums, steps) for m, c in zip(metrics, carries, strict=True)]
+
+
+def advance_compiled(
+    kernel: MultiStepSampler,
+    model: EnergyModel,
+    rng: Generator,
+    steps: int,
+    metrics: Sequence[Metric],
+    wanted: SumRequest,
+    state: Any,
+    carries: list,
+) -> tuple[Any, list, Steps]:
+    """The state and the metrics' carries after `steps` steps in one call, and its sums.
+
+    These are the sums that metrics read, and those `wanted` besides.
+    """
+    asked = wanted.with_those_of(sums_of(metrics))
+    state, sums = kernel.advance(state, model, rng, steps, asked)
+    totals = Steps(*map(torch.from_numpy, sums))
+    return state, update_carries(metrics, carries, state, totals, steps), totals
 
 
 class Timing(NamedTuple):

@@ -57,10 +57,12 @@ class Bits(PlainCode):
         return np.dtype(np.uint8)
 
     def encode(self, x: Tensor) -> NDArray | None:
-        ones = x == self.high
-        if not bool((ones | (x == self.low)).all()):
+        states = x.cpu().numpy()
+        low, high = map(states.dtype.type, (self.low, self.high))  # else int8 becomes float
+        ones = states == high
+        if not (ones | (states == low)).all():
             return None
-        return np.packbits(ones.cpu().numpy(), axis=-1)
+        return np.packbits(ones, axis=-1)
 
     def decode(self, codes: NDArray) -> NDArray:
         return self._values(np.unpackbits(codes, axis=-1, count=self.shape[0]))

@@ -7,6 +7,7 @@ on where a run was stopped, and the host reads a GPU once a block.
 
 import copy
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
@@ -17,25 +18,31 @@ import torch
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
+from latticework.models.domains import Domain
 from latticework.samplers.base import Sampler
 from latticework.samplers.fused import Fused
 from latticework.samplers.ladder import LadderState
+from latticework.samplers.sums import MultiStepSampler
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.chain import Chain, deep_copy
 from latticework.sampling.diagnostics import split_r_hat
 from latticework.sampling.drawing import METRICS, MeteredKernel
 from latticework.sampling.ladder_estimates import Ladders, levels_of
+from latticework.sampling.metrics import whole_numbers
 from latticework.sampling.running_moments import RunningMoments
 from latticework.sampling.stored_draws import StoredDraws
 from latticework.sampling.watch import Look
 
 EVALUATED_ENTRIES = 2**16  # entries of draws whose log-probabilities are evaluated together
 MAX_BLOCK_ENTRIES, MAX_BLOCK_DRAWS = 2**22, 512  # limits of a block whose draws know theirs
+MAX_THIN = 8  # steps between draws up to which the states of all steps are asked of a kernel
+CALL_SECONDS = 0.02  # after which calls of a kernel do not grow, so that a run can be stopped
+MAX_BLOCK_BYTES = 2**20  # the limit of a block whose draws are bytes, so that it stays in the cache
 SHOWN_SITES = 256  # sites whose R-hat a progress bar shows, at most
 
 
 class DrawnBlock(NamedTuple):
-    x: Tensor  # [draws, chains, *domain.shape]
+    x: Tensor  # [draws, chains, *domain.shape], of the target's type or int8
     log_prob: Tensor  # [draws, chains]
 
 
@@ -52,7 +59,8 @@ class DrawnChains(Protocol):
     @property
     def sums(self) -> DrawnSums: ...
 
-    def make(self, draws: int, look: Any) -> DrawnBlock: ...
+    def make(self, draws: int, look: Any, exactly: bool) -> DrawnBlock:
+        """At most `draws` draws, until `look` says so; looks after each one if `exactly`."""
 
     def fork(self) -> "DrawnChains": ...
 
@@ -76,9 +84,21 @@ class ChainDraws:
         self._trips = state.trips.clone() if self._tempered else torch.zeros(0)
         self._levels: list[Any] = []
         self.later = _is_function_of_x(kernels.kernel, self._chain.state, x)
+        # Whether a call of the kernel can make several draws.
+        self.together = (
+            self.later
+            and self._every == thin <= MAX_THIN
+            and isinstance(kernels.kernel, MultiStepSampler)
+            and not self._tempered
+            and fits_bytes(kernels.count.model.domain)
+        )
+        self._call_draws = 1  # draws of the next such call, at most
 
-    def make(self, draws: int, look: Any) -> DrawnBlock:
+    def make(self, draws: int, look: Any, exactly: bool) -> DrawnBlock:
         kernel, model = self._kernels.kernel, self._kernels.count.model
+        if self.together and not exactly:
+            x = self._trace(draws, look)
+            return DrawnBlock(x, self._evaluate_bytes(x))
         state = self._chain.state
         x = state.x.new_empty(draws, *state.x.shape)
         log_prob: list[Tensor] = []
@@ -95,7 +115,41 @@ class ChainDraws:
             if x.device.type == "cpu" and look(made):
                 break
         x = x[:made]
-        return DrawnBlock(x, _evaluate_draws(model, x) if self.later else torch.stack(log_prob))
+        known = _evaluate_draws(model, x) if self.later else torch.stack(log_prob)
+        return DrawnBlock(x, known)
+
+    def _evaluate_bytes(self, x: Tensor) -> Tensor:
+        """The log-probabilities of int8 draws, by the kernel where it has a way of its own."""
+        count, dtype, evaluated = self._kernels.count, self._chain.state.x.dtype, 0
+        kernel: Any = self._kernels.kernel
+
+        def evaluate(states: Tensor) -> Tensor:
+            nonlocal evaluated
+            known = kernel.evaluate_states(states, self._kernels.target)
+            if known is None:
+                return count.model.log_prob(states.to(dtype))
+            evaluated += len(states)
+            return known
+
+        log_prob = _evaluate_draws(count.model, x, evaluate)
+        count.evaluations += evaluated
+        return log_prob
+
+    def _trace(self, draws: int, look: Any) -> Tensor:
+        """States `[draws, chains, *shape]` as int8, by calls that make more and more of them."""
+        parts: list[Tensor] = []
+        made = 0
+        while made < draws:
+            count, began = min(self._call_draws, draws - made), time.perf_counter()
+            before = self._kernels.count.evaluations
+            parts.append(self._chain.trace(count))
+            self._kernels.charge(before, count * self._thin)
+            made += count
+            if look(made):
+                break
+            if time.perf_counter() - began < CALL_SECONDS:
+                self._call_draws = 2 * count
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     @property
     def sums(self) -> DrawnSums:
@@ -141,7 +195,7 @@ class FusedDraws:
         nothing = torch.zeros(len(x), dtype=torch.long)
         self.sums = DrawnSums(nothing.double(), nothing)
 
-    def make(self, draws: int, look: Any) -> DrawnBlock:
+    def make(self, draws: int, look: Any, exactly: bool) -> DrawnBlock:
         kernel: Any = self._kernels.kernel
         count = self._kernels.count
         with torch.no_grad():
@@ -182,14 +236,17 @@ class DrawLoop:
     _first: float = field(default=0.0, init=False)  # evaluations before the block
     _counted: float = field(default=0.0, init=False)  # the counter before it
 
-    def make(self, draws: int, look: Look) -> None:
-        """Make `draws` draws, or fewer if `look` says so; at least one."""
+    def make(self, draws: int, look: Look, exactly: bool = False) -> None:
+        """Make `draws` draws, or fewer if `look` says so; at least one.
+
+        With `exactly`, it says so after the draw from which on it would.
+        """
         last, stop = self.store.draws + draws, False
         while self.store.draws < last and not stop:
             began = time.perf_counter()
             self._first, self._counted = self.evaluations, self.kernels.count.evaluations
             size = min(last - self.store.draws, self._block_draws())
-            block = self.draws.make(size, partial(self._look_within_block, look))
+            block = self.draws.make(size, partial(self._look_within_block, look), exactly)
             self.store.append(block.x)
             self.log_probs += (block.log_prob.to(self.precision).cpu(),)
             self._count(0)
@@ -246,9 +303,13 @@ class DrawLoop:
     def _block_draws(self) -> int:
         """The draws of a block."""
         entries = self.store.chains * int(np.prod(self.kernels.count.model.domain.shape))
-        if getattr(self.draws, "later", False):
-            return max(1, EVALUATED_ENTRIES // entries)
-        return max(1, min(MAX_BLOCK_DRAWS, MAX_BLOCK_ENTRIES // entries))
+        if not getattr(self.draws, "later", False):
+            return max(1, min(MAX_BLOCK_DRAWS, MAX_BLOCK_ENTRIES // entries))
+        evaluated = max(1, EVALUATED_ENTRIES // entries)
+        if getattr(self.draws, "together", False) and isinstance(self.store, StoredDraws):
+            most = min(MAX_BLOCK_DRAWS, MAX_BLOCK_BYTES // entries)
+            return max(1, most // evaluated) * evaluated
+        return evaluated
 
 
 def start_draws(
@@ -268,8 +329,24 @@ def _is_function_of_x(kernel: Sampler, state: Any, x: Tensor) -> bool:
 
 
 @torch.no_grad()
-def _evaluate_draws(model: EnergyModel, draws: Tensor) -> Tensor:
-    """The log-probabilities of `draws` `[draws, chains, ...]`, together: a call costs time."""
+def _evaluate_draws(
+    model: EnergyModel, draws: Tensor, evaluate: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """The log-probabilities of `draws` `[draws, chains, ...]`, many together: a call costs time.
+
+    They are evaluated by `evaluate`, else by the model.
+    """
+    evaluate = evaluate or model.log_prob
     if model.chains is not None:  # each chain has a target of its own
-        return torch.stack([model.log_prob(x) for x in draws])
-    return model.log_prob(draws.flatten(0, 1)).view(draws.shape[:2])
+        return torch.stack([evaluate(x) for x in draws])
+    size = max(1, EVALUATED_ENTRIES // draws[0].numel())
+    parts = [evaluate(part.flatten(0, 1)) for part in draws.split(size)]
+    return torch.cat(parts).view(draws.shape[:2])
+
+
+def fits_bytes(domain: Domain) -> bool:
+    """Whether the values of `domain` are whole numbers that int8 holds."""
+    try:
+        return whole_numbers(domain) is torch.int8
+    except ValueError:
+        return False

@@ -52,6 +52,7 @@ class RunningMoments:
 
     def append(self, x: Tensor) -> None:
         """Add draws `[draws, chains, *shape]`."""
+        x = x.to(self._sums.dtype)
         self._first = x[0].clone() if self._first is None else self._first
         self._has_moved = self._has_moved | (x != self._first).flatten(2).any(2).any(0)
         values = self._values(x)

@@ -61,8 +61,9 @@ class SamplingRun:
             size = describe_bytes(loop.store.bytes_of(loop.store.draws + draws))
             line = ProgressLine(loop.steps + steps, sampler_name, size)
         watch = Watch(budget, chains=loop.store.chains, began=began, line=line)
+        exactly = budget is not None and budget.unit == "evaluations"
         with watch, on_threads(self.threads):
-            loop.make(draws, watch.look)
+            loop.make(draws, watch.look, exactly)
             result = self.result(watch.stopped)
             while goal and not watch.stopped and not result.converged:
                 more = loop.store.draws
@@ -73,7 +74,7 @@ class SamplingRun:
                 except ValueError as error:
                     watch.stopped = f"stopped by its memory: {error}"
                 else:
-                    loop.make(more, watch.look)
+                    loop.make(more, watch.look, exactly)
                 result = self.result(watch.stopped)
         return result
 

@@ -12,6 +12,7 @@ import torch
 
 import latticework as lw
 from latticework.samplers import NAMES
+from latticework.samplers.compiled.lattice_values import evaluate_lattice
 from latticework.sampling import progress, sampling_run
 from latticework.sampling.codes import PlainCode
 from latticework.sampling.stored_draws import LazyArray, StoredDraws
@@ -65,6 +66,36 @@ def test_chains_of_every_engine_go_on_where_they_are(engine, temper, request):
     steps = 60 if temper else 3 * 540  # more than a block of draws
     long = lw.sample(model, "dmala", steps=steps, **settings)
     same_run(lw.sample(model, "dmala", steps=21, **settings).continue_(steps - 21), long)
+
+
+@pytest.mark.parametrize("thin", [1, 3, 12])
+@pytest.mark.parametrize(
+    "model", [lw.Lattice((5, 7), 0.2, 0.1), RING, POTTS], ids=["lattice", "graph", "potts"]
+)
+def test_a_call_of_a_kernel_that_makes_many_draws_changes_no_number(model, thin):
+    """A budget of evaluations is looked at after every draw, so calls make one draw each."""
+    settings = {"engine": "compiled", "thin": thin, "burn_in": 4 * thin, "diagnose": False}
+    together = lw.sample(model, "gibbs", steps=700 * thin, chains=3, **settings)
+    singly = lw.sample(model, "gibbs", steps=700 * thin, chains=3, budget="1e9e", **settings)
+    assert torch.equal(together.draws, singly.draws)
+    assert torch.equal(together.log_prob, singly.log_prob)
+    torch.testing.assert_close(together.acceptance, singly.acceptance)
+    assert together.evaluations == pytest.approx(singly.evaluations)
+    states = together.draws.movedim(0, 1).flatten(0, 1)
+    assert torch.equal(together.log_prob.T.flatten(), model.log_prob(states))
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize(
+    "shape", [(1,), (2,), (13,), (2, 3), (8, 9), (3, 4, 5), (2, 3, 2, 3)], ids=str
+)
+def test_kernels_evaluate_states_of_lattices_to_the_bit(shape, periodic):
+    bias = torch.linspace(-1.1, 1.3, int(np.prod(shape))).tolist()
+    model = lw.Lattice(shape, 0.1234567, bias, periodic)
+    states = model.domain.uniform(40, torch.Generator().manual_seed(0))
+    assert torch.equal(
+        evaluate_lattice(model.form(), states.to(torch.int8)), model.log_prob(states)
+    )
 
 
 def test_what_cannot_go_on_says_why(tmp_path):

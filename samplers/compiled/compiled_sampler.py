@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, change
+from latticework.models.forms import Form, LatticeForm, change
 from latticework.samplers.base import Info, Wrapper
 from latticework.samplers.checks import check_start
+from latticework.samplers.compiled.lattice_values import evaluate_lattice
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 
@@ -68,6 +69,10 @@ class CompiledSampler(Wrapper, MultiStepSampler):
         sums = empty_sums(state.x, steps, wanted, self.loops)
         state = self.run(state, model.form(), step_keys(steps, rng), sums)
         return state, sums
+
+    def evaluate_states(self, states: Tensor, model: EnergyModel) -> Tensor | None:
+        form = model.form()
+        return evaluate_lattice(form, states) if isinstance(form, LatticeForm) else None
 
     def step(self, state: Any, model: EnergyModel, rng: Generator) -> tuple[Any, Info]:
         state, sums = self.advance(state, model, rng, 1)

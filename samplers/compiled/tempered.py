@@ -32,7 +32,7 @@ from latticework.samplers.compiled.compiled_sampler import (
     NoCompiledKernelError,
     form_of,
 )
-from latticework.samplers.compiled.jit import reordered
+from latticework.samplers.compiled.lattice_values import lattice_values
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.sweep_potts import potts_values
 from latticework.samplers.ladder import LadderState
@@ -186,31 +186,6 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
         )
     own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
     return TemperedTwin(**{**own, "learn_base": None}, twin=twin)
-
-
-def lattice_values(form: LatticeForm, x: Tensor) -> Tensor:
-    """Log f up to a constant, `[chains]`: the log-odds are linear in the neighbours at 1."""
-    alone, slope = form.odds[form.kind, 0], form.odds[0, 1] - form.odds[0, 0]
-    joined = np.stack((form.joins & 2, form.joins & 4), 1) > 0  # to the next site, to the last one
-    found = np.empty(len(x))
-    sum_pairs(form.shifts, joined.astype(np.float32), alone, slope, x.numpy(), found)
-    return torch.from_numpy(found)
-
-
-@reordered
-def sum_pairs(shifts, joined, alone, slope, x, found):
-    """The sum of `alone` over sites at 1, and of `slope` over pairs of neighbours at 1."""
-    sites = x.shape[1]
-    for c in range(x.shape[0]):
-        row, total, pairs = x[c], 0.0, np.float32(0)
-        for i in range(sites):
-            total += alone[i] * row[i]
-        for axis in range(len(shifts)):
-            for place in range(2):
-                there, met = row[shifts[axis, place] :], joined[axis, place]
-                for i in range(len(there)):
-                    pairs += met[i] * row[i] * there[i]
-        found[c] = total + slope * pairs
 
 
 _scaled: list[
