@@ -5,7 +5,7 @@ python -m workshop.exact_efficiency   # writes the table of docs/efficiency.md, 
 With P the matrix of a step, pi the target and h a centred function, the asymptotic variance of the
 mean of h over that in independent draws is (2 <h, Y> - <h, h>) / <h, h> in pi, where
 (I - P + 1 pi) Y = h. It is how many steps are worth one independent draw. The matrices are the
-enumerated laws of tests/step_laws.py, written from the papers. A kernel with several closed classes
+enumerated laws of workshop/laws/, written from the papers. A kernel with several closed classes
 makes the equation singular, and its inefficiency is infinite.
 
 Left out: AVG, PAVG, DHAMS and EDLP, whose steps have continuous noise; PT-DMALA and Tempered, whose
@@ -13,7 +13,6 @@ states are of several replicas; samplers that adapt or relax.
 """
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +25,7 @@ from numpy.typing import NDArray
 import latticework as lw
 from latticework.experiments.papers.docs_pages import replace_block
 from latticework.sampling.checking.targets import Target
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import block_laws  # noqa: E402 - of the folder of the tests
-import step_laws  # noqa: E402
+from workshop.laws import blocks, steps
 
 Matrix = NDArray[np.float64]
 SITES = 6  # sites of the targets on the page
@@ -52,19 +48,19 @@ class Efficiency(NamedTuple):
 
 def kernels() -> dict[str, Kernel]:
     return {
-        "gibbs_sweep": Kernel(lw.GibbsSweep(), block_laws.gibbs_sweep),
-        "metropolis_sweep": Kernel(lw.MetropolisSweep(), block_laws.metropolis_sweep),
-        "gibbs(scan=random)": Kernel(lw.Gibbs(1, "random"), block_laws.gibbs),
-        "random_walk": Kernel(lw.RandomWalk(1), step_laws.random_walk),
-        "gwg": Kernel(lw.GWG(), step_laws.gwg),
-        "gwg(flips=2)": Kernel(lw.GWG(2), step_laws.gwg),
-        "locally_balanced": Kernel(lw.LocallyBalanced(), step_laws.locally_balanced),
-        "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), step_laws.dmala),
-        "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), step_laws.dmala),
-        "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), step_laws.dlmc),
-        "pafs(length=2)": Kernel(lw.PAFS(2), step_laws.pafs),
-        "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), block_laws.hamming_ball),
-        "swendsen_wang": Kernel(lw.SwendsenWang(), block_laws.swendsen_wang),
+        "gibbs_sweep": Kernel(lw.GibbsSweep(), blocks.gibbs_sweep),
+        "metropolis_sweep": Kernel(lw.MetropolisSweep(), blocks.metropolis_sweep),
+        "gibbs(scan=random)": Kernel(lw.Gibbs(1, "random"), blocks.gibbs),
+        "random_walk": Kernel(lw.RandomWalk(1), steps.random_walk),
+        "gwg": Kernel(lw.GWG(), steps.gwg),
+        "gwg(flips=2)": Kernel(lw.GWG(2), steps.gwg),
+        "locally_balanced": Kernel(lw.LocallyBalanced(), steps.locally_balanced),
+        "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), steps.dmala),
+        "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), steps.dmala),
+        "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), steps.dlmc),
+        "pafs(length=2)": Kernel(lw.PAFS(2), steps.pafs),
+        "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), blocks.hamming_ball),
+        "swendsen_wang": Kernel(lw.SwendsenWang(), blocks.swendsen_wang),
     }
 
 

@@ -10,7 +10,6 @@ from math import inf, isinf
 
 import numpy as np
 import torch
-from block_laws import normalised_or_stay
 
 import latticework as lw
 from latticework.sampling.checking.law import (
@@ -22,6 +21,7 @@ from latticework.sampling.checking.law import (
     one_site_weights,
 )
 from latticework.sampling.checking.targets import Target
+from workshop.laws.blocks import normalised_or_stay
 
 # Proposals and their correction.
 
@@ -309,7 +309,7 @@ def driven(
 
 
 def auxiliary(sampler: lw.AVG | lw.PAVG | lw.DHAMS, target: Target) -> Law:
-    """z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
+    """Z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
 
     Rhodes and Gutmann: R^2 = M + delta I, where M is 0 for AVG and near the Hessian for PAVG. Zhou
     and Tan: M = 0, and the noise is a momentum that the gradients at both ends turn.
