@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 MIN_ESS = 400  # effective samples of each quantity (Vehtari et al. 2021)
 LARGEST_R_HAT = 1.2  # limit for any number of chains
+# A value that at most this share of the draws have, entered fewer times, is too rare to be judged.
+RARE_SHARE, MIN_RARE_ENTRIES = 0.01, 10
 RARE_VISITS = 4  # visits of a value, up to which the spread of the draws says too little
 MIN_DRAWS = 4  # draws that the diagnostics need
 MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # measures of a quantity
@@ -138,6 +140,19 @@ def count_rare_entries(draws: NDArray) -> NDArray[np.float64]:
     entries = inside[:, 0].sum(0) + (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
     two = ((draws == low) | at_high).all((0, 1)) & (low < high)
     return np.where(two, entries, np.nan)
+
+
+def find_rare(draws: NDArray) -> NDArray[np.bool_]:
+    """Whether a quantity of two values has one that is too rare to be judged, `[quantities]`.
+
+    Its share is at most `RARE_SHARE`, and chains `[chains, draws, quantities]` entered it fewer
+    than `MIN_RARE_ENTRIES` times. A value of a larger share that is seldom entered mixes slowly,
+    which R-hat and ESS show.
+    """
+    low, high = draws.min((0, 1)), draws.max((0, 1))
+    at_high = (draws == high).mean((0, 1))
+    seldom = count_rare_entries(draws) < MIN_RARE_ENTRIES  # false for NaN
+    return seldom & (np.minimum(at_high, 1 - at_high) <= RARE_SHARE) & (low < high)
 
 
 def in_parts(draws: NDArray) -> Iterator[slice]:

@@ -7,6 +7,7 @@ with `samplers` and `latticework.models.domains`.
 import itertools
 from collections.abc import Callable, Iterable
 from math import inf, isinf
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,10 +56,11 @@ def dula(sampler: lw.DULA, target: Target) -> Law:
 
 def stochastic_dula(sampler: lw.StochasticDULA, target: Target) -> Law:
     """The mean of DULA's law over all minibatches, each with the gradient of its own rows."""
-    rows, plain = target.model.rows, lw.DULA(sampler.step_size)
+    model: Any = target.model
+    plain = lw.DULA(sampler.step_size)
     parts = [
-        dula(plain, Target(target.model.minibatch(torch.tensor(batch)))).after[0]
-        for batch in itertools.combinations(range(rows), sampler.batch)
+        dula(plain, Target(model.minibatch(torch.tensor(batch)))).after[0]
+        for batch in itertools.combinations(range(model.rows), sampler.batch or model.rows)
     ]
     return Law([np.mean(parts, axis=0)], np.ones(len(target.z)))
 
@@ -171,7 +173,7 @@ def pafs(sampler: lw.PAFS, target: Target) -> Law:
         numbers = lengths(sampler, target)
         for x in range(size):
             for number in numbers:
-                for moves in itertools.permutations(np.flatnonzero(weights[x]), number):
+                for moves in itertools.permutations(np.flatnonzero(weights[x]).tolist(), number):
                     sites = [site[x, y] for y in moves]
                     if len(set(sites)) < number:
                         continue
