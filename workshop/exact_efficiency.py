@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 import latticework as lw
 from latticework.experiments.papers.docs_pages import replace_block
 from latticework.sampling.checking.targets import Target
-from workshop.laws import blocks, steps
+from latticework.sampling.targets import why_unsupported
+from workshop.laws import blocks, steps, variants
 
 Matrix = NDArray[np.float64]
 SITES = 6  # sites of the targets on the page
@@ -55,13 +57,30 @@ def kernels() -> dict[str, Kernel]:
         "gwg": Kernel(lw.GWG(), steps.gwg),
         "gwg(flips=2)": Kernel(lw.GWG(2), steps.gwg),
         "locally_balanced": Kernel(lw.LocallyBalanced(), steps.locally_balanced),
+        "locally balanced, Barker": Kernel(lw.LocallyBalanced(), variants.locally_balanced_barker),
         "dmala(step_size=0.2)": Kernel(lw.DMALA(0.2), steps.dmala),
         "dmala(step_size=0.5)": Kernel(lw.DMALA(0.5), steps.dmala),
+        "dmala(step_size=0.2), exact differences": Kernel(
+            lw.DMALA(0.2), variants.dmala_exact_differences
+        ),
+        "dmala(step_size=0.5), exact differences": Kernel(
+            lw.DMALA(0.5), variants.dmala_exact_differences
+        ),
         "dlmc(step_size=0.5)": Kernel(lw.DLMC(0.5), steps.dlmc),
         "pafs(length=2)": Kernel(lw.PAFS(2), steps.pafs),
+        "block_gibbs": Kernel(lw.BlockGibbs(), blocks.block_gibbs),
         "hamming_ball": Kernel(lw.HammingBall(3, 1, "random"), blocks.hamming_ball),
         "swendsen_wang": Kernel(lw.SwendsenWang(), blocks.swendsen_wang),
     }
+
+
+def kernels_for(target: Target) -> dict[str, Kernel]:
+    """The kernels that support the target."""
+    supported = {}
+    for name, kernel in kernels().items():
+        if not why_unsupported(kernel.sampler, target.model):
+            supported[name] = kernel
+    return supported
 
 
 def efficiency_targets(sites: int) -> dict[str, Target]:
@@ -74,7 +93,17 @@ def efficiency_targets(sites: int) -> dict[str, Target]:
         "ring, coupling 0.5": Target(lw.Graph(ring, 0.5)),
         "ring, coupling 0.9": Target(lw.Graph(ring, 0.9)),
         "spin glass with a field": Target(lw.Graph(pairs, weights, field)),
+        "RBM with three hidden units": Target(_coupled_rbm(sites)),
     }
+
+
+def _coupled_rbm(sites: int) -> lw.RBM:
+    """An RBM whose hidden units couple several sites at once, so gradients are not exact."""
+    model = lw.RBM(sites, 3)
+    rng = torch.Generator().manual_seed(0)
+    model.weight.copy_(2 * torch.randn(sites, 3, generator=rng))
+    model.visible_bias.copy_(-model.weight.sum(1) / 2)
+    return model
 
 
 def measure_efficiency(matrix: Matrix, law: Matrix, functions: Matrix) -> Efficiency:
@@ -98,9 +127,7 @@ def efficiency_table(sites: int) -> pd.DataFrame:
         energy = target.log_prob[:, None]
         total = (2 * target.z - 1).sum(1, keepdims=True)
         functions = np.concatenate((energy, total, target.z), 1)
-        for label, kernel in kernels().items():
-            if label == "swendsen_wang" and not name.startswith("ring"):
-                continue  # it has no negative couplings
+        for label, kernel in kernels_for(target).items():
             law = kernel.law(kernel.sampler, target)
             matrix = law.after[-1]
             efficiency = measure_efficiency(matrix, target.law, functions)
@@ -125,7 +152,8 @@ def with_table(page: str, frame: pd.DataFrame) -> str:
     parts = []
     for name in frame["target"].unique():
         rows = shown[frame["target"] == name]
-        parts.append(f"### {name.capitalize()}\n\n{rows.to_markdown(index=False, floatfmt='.3g')}")
+        heading = name[0].upper() + name[1:]
+        parts.append(f"### {heading}\n\n{rows.to_markdown(index=False, floatfmt='.3g')}")
     return replace_block(page, "efficiency", "\n\n".join(parts))
 
 
