@@ -159,14 +159,22 @@ def with_table(page: str, frame: pd.DataFrame) -> str:
 
 def draw_figure(frame: pd.DataFrame, file: Path) -> None:
     """Steps for one independent draw of the worst site, a panel a target."""
-    names = list(frame["target"].unique())
-    figure, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 4), sharey=True)
+    names, samplers = list(frame["target"].unique()), list(kernels())[::-1]
+    figure, axes = plt.subplots(1, len(names), figsize=(2.6 * len(names) + 2, 4.2), sharey=True)
     for axis, name in zip(axes, names, strict=True):
-        part = frame[frame["target"] == name]
-        axis.barh(part["sampler"], part["worst site"])
-        axis.set(title=name, xscale="log", xlabel="steps for one independent draw")
+        steps_by_sampler = frame[frame["target"] == name].set_index("sampler")["worst site"]
+        shown = [sampler for sampler in samplers if sampler in steps_by_sampler]
+        places = [samplers.index(sampler) for sampler in shown]
+        axis.hlines(places, 0.5, steps_by_sampler[shown], color="0.8", lw=1)
+        axis.plot(steps_by_sampler[shown], places, "o", color="#1f4e79", ms=5)
+        axis.set(title=name, xscale="log", xlim=(0.5, 400))
+        axis.title.set_fontsize(9)
+        axis.axvline(1, color="0.5", lw=0.8, ls=":")
+    axes[0].set_yticks(range(len(samplers)), samplers, fontsize=8)
+    figure.supxlabel("steps for one independent draw of the worst site", fontsize=9)
     figure.tight_layout()
-    figure.savefig(file)
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -178,6 +186,7 @@ def main() -> None:
     frame = efficiency_table(arguments.sites)
     if arguments.sites == SITES:
         PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), frame), encoding="utf-8")
+        draw_figure(frame, PAGE.with_suffix(".png"))
     frame.to_csv(arguments.out / "exact_efficiency.csv", index=False, float_format="%.6g")
     draw_figure(frame, arguments.out / "exact_efficiency.svg")
     print(frame.to_string(index=False, float_format="%.4g"))
