@@ -133,7 +133,7 @@ def describe_run(
     frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)
     of_sites = still.reshape(chains, draws.shape[2], -1).all(2)[~frozen]
     rare = diagnostics.count_rare_entries(values[..., kind == SITES])
-    judged = ~diagnostics.find_rare(values)
+    judged = ~diagnostics.find_rare(values) | (kind == ENERGY)
     mixing = _measure_mixing(values[..., judged], kind[judged])
     return {
         "chains": chains,
@@ -177,7 +177,7 @@ def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, Any]
     """
     error = np.abs(values.mean((0, 1)) - truth.mean)
     mcse = diagnostics.quantities(values, ["mcse_mean"])["mcse_mean"]
-    rare = diagnostics.find_rare(values)
+    rare = diagnostics.find_rare(values) & (truth.kind != ENERGY)
     spread = np.sqrt(mcse**2 + truth.error**2)
     known = np.isfinite(spread) & (spread > 0)
     z = np.divide(error, spread, where=known, out=np.zeros(len(error)))
