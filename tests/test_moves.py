@@ -12,7 +12,10 @@ from latticework.samplers import NAMES, make_sampler
 from latticework.samplers.base import UnsupportedModelError
 from latticework.sampling.targets import why_unsupported
 
-pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::latticework.sampling.adaptation.AdaptationWarning"),
+]
 
 # Permutations of five, under swaps of two places.
 PERMUTATIONS = torch.tensor(list(itertools.permutations(range(5))))
