@@ -1,7 +1,8 @@
 """Write the table of docs/long_runs.md: the sampler that `sample` chooses, beside the best.
 
-python -m workshop.auto_choice            # all reference targets, ten minutes
-python -m workshop.auto_choice sk_20      # some of them, printed only
+python -m workshop.auto_choice                    # all reference targets, ten minutes
+python -m workshop.auto_choice sk_20              # some of them, printed only
+python -m workshop.auto_choice --rows rows.csv    # keeps rows, and goes on where it was stopped
 
 On each reference target all exact samplers that support it have a pilot, with scales chosen by
 their acceptance, the best `SEMIFINALISTS` another one, and the best of them one at several
@@ -40,6 +41,8 @@ SEEDS = (1, 2)  # seeds of the calls that choose
 FIRST_PILOT, SECOND_PILOT = Allowance(0.12, "seconds"), Allowance(0.3, "seconds")
 TURN, TURNS = Allowance(0.4, "seconds"), 2
 SEMIFINALISTS = 5  # samplers with a long pilot
+HALF = 0.5  # part of the best rate that a choice should reach
+RATIOS = "choice / best, by call"
 FINALISTS = 2  # samplers that take turns with the choices
 
 
@@ -116,42 +119,56 @@ def compare(name: str) -> dict[str, object]:
         "chosen": ", ".join(kinds),
         "best": describe_kind(contenders[winner]),
         "ESS a second of the best": f"{rates[winner]:,.3g}",
-        "choice / best, by call": ", ".join(f"{ratio:.2f}" for ratio in ratios),
+        RATIOS: ", ".join(f"{ratio:.2f}" for ratio in ratios),
         "seconds of pilots": f"{sum(choice.seconds for choice in choices) / len(SEEDS):.1f}",
-        "smallest": min(ratios),
-        "mean": geometric_mean(max(ratio, 1e-6) for ratio in ratios),
     }
 
 
 def describe(table: pd.DataFrame) -> str:
     """The table in Markdown, after a line on all targets."""
-    low = table[table["smallest"] < 0.5]
-    names = f": {', '.join(low['target'])}" if len(low) else ""
+    low, ratios = [], []
+    for target, text in zip(table["target"], table[RATIOS], strict=True):
+        of_target = [float(ratio) for ratio in text.split(", ")]
+        ratios += of_target
+        if min(of_target) < HALF:
+            low.append(target)
+    names = f": {', '.join(low)}" if low else ""
     line = (
-        f"Of {len(table)} targets and {len(SEEDS)} calls on each, {len(low)} targets had a choice "
-        f"below half of the best sampler's ESS a second{names}. The geometric mean of the ratios "
-        f"is {geometric_mean(table['mean']):.2f}."
+        f"On {len(low)} of {len(table)} targets, one of {len(SEEDS)} calls chose a sampler of less "
+        f"than half of the best one's ESS a second{names}. The geometric mean of the ratios is "
+        f"{geometric_mean(max(ratio, 0.01) for ratio in ratios):.2f}."
     )
-    shown = table.drop(columns=["smallest", "mean"])
-    head = [f"| {' | '.join(shown.columns)} |", "|" + "---|" * len(shown.columns)]
-    rows = [f"| {' | '.join(row)} |" for row in shown.to_numpy().tolist()]
+    measured = set(table["target"])
+    missing = [f"`{name}`" for name in references().index if f"`{name}`" not in measured]
+    if missing:
+        line += f" Not measured: {', '.join(missing)}."
+    head = [f"| {' | '.join(table.columns)} |", "|" + "---|" * len(table.columns)]
+    rows = [f"| {' | '.join(row)} |" for row in table.to_numpy().tolist()]
     return "\n".join([line, "", *head, *rows])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="reference targets; all, if none is named")
-    names = parser.parse_args().names
+    parser.add_argument("--rows", type=Path, help="a CSV; targets in it are not measured again")
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
     time.perf_counter = time.process_time
     warnings.simplefilter("ignore")
-    rows = []
-    for name in names or references().index:
-        rows.append(compare(name))
-        print({key: value for key, value in rows[-1].items() if key != "mean"}, flush=True)
-    text = describe(pd.DataFrame(rows))
+    table = pd.DataFrame()
+    if chosen.rows is not None and chosen.rows.exists():
+        table = pd.read_csv(chosen.rows, dtype=str)
+    for name in chosen.names or references().index:
+        if f"`{name}`" in set(table.get("target", ())):
+            continue
+        row = compare(name)
+        print(row, flush=True)
+        table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+        if chosen.rows is not None:
+            table.to_csv(chosen.rows, index=False)
+    text = describe(table)
     print(text)
-    if not names:
+    if not chosen.names:
         PAGE.write_text(replace_block(PAGE.read_text(), "auto", text))
 
 
