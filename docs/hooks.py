@@ -6,14 +6,11 @@ a page a sampler. The gallery's table becomes cards with the notebooks' first fi
 """
 
 import ast
-import contextlib
 import csv
-import io
 import re
 from collections import Counter
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,8 +20,8 @@ from latticework.experiments.papers.exhibits import catalogue
 from latticework.experiments.records.escapes import escape_markdown
 from latticework.experiments.records.labels import SAMPLERS as LOOKS
 from latticework.samplers import NAMES
+from workshop.notebooks import run_cells
 
-plt.switch_backend("agg")
 SAMPLERS = {name: place for name, place in NAMES.items() if isinstance(place, str)}
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = (
@@ -122,14 +119,15 @@ def find_files(pattern: str) -> list[str]:
 
 def cards(text: str) -> str:
     """The gallery's table with a card a row: the notebook's first figure, its title, its line."""
-    head, _, rows = text.partition("\n| file |")
+    head, _, following = text.partition("\n| file |")
+    rows, _, tail = following.partition("\n\n")
     shown = ['<div class="grid cards" markdown>', ""]
     for name, line in re.findall(r"^\| \[\w+\.py\]\((\w+)\.py\) \| (.*) \|$", rows, re.MULTILINE):
         first = (ROOT / GALLERY).with_name(f"{name}.py").read_text().splitlines()[1]
         title = first.removeprefix("# # ")
         shown.append(f"- [![{title}]({name}-1.png)]({name}.md)\n    **[{title}]({name}.md)**\n")
         shown.append(f"    {line}\n")
-    return "\n".join([head, *shown, "</div>"])
+    return "\n".join([head, *shown, "</div>", "", tail])
 
 
 def notebook(name: str) -> dict[str, str | bytes]:
@@ -138,26 +136,20 @@ def notebook(name: str) -> dict[str, str | bytes]:
     By the paths of their files: the first figure of `name.py` is `name-1.png`.
     """
     file = ROOT / name
-    _, *cells = re.split(r"^# %%(.*)\n", file.read_text(), flags=re.MULTILINE)
-    space: dict[str, object] = {"__name__": file.stem}
     page: list[str] = []
     figures: dict[str, bytes] = {}
-    for kind, cell in zip(cells[::2], cells[1::2], strict=True):
-        if kind.strip() == "[markdown]":
-            page.append(re.sub(r"^# ?", "", cell.strip(), flags=re.MULTILINE))
-            continue
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(cell, str(file), "exec"), space)
-        page.append(f"```python\n{cell.strip()}\n```")
-        if output := printed.getvalue().rstrip():
-            page.append(f"```text\n{output}\n```")
-        for number in plt.get_fignums():
-            plt.figure(number).savefig(picture := io.BytesIO(), dpi=144)
-            plt.close(number)
+    for cell, output in run_cells(file, 144):
+        page.append(cell.source if cell.is_markdown else f"```python\n{cell.source}\n```")
+        if output.text:
+            page.append(f"```text\n{output.text}\n```")
+        for figure in output.figures:
             stem = f"{file.stem}-{len(figures) + 1}.png"
-            figures[f"docs/gallery/{stem}"] = picture.getvalue()
+            figures[f"docs/gallery/{stem}"] = figure
             page.append(f"![The figure of this cell]({stem})")
-    page.append(f"Download: [{file.name}](./{file.name})")
+    formats = [file.name]
+    if file.with_suffix(".ipynb").exists():
+        formats.append(f"{file.stem}.ipynb")
+    page.append("Download: " + ", ".join(f"[{each}](./{each})" for each in formats))
     return {f"{name[:-3]}.md": "\n\n".join(page), **figures}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,16 @@ class RunCallback(Callback):
             from latticework.experiments.runs import ray_launcher
 
             ray_launcher.register()
-        collect_results(lambda result: self.outcomes.append(_outcome_of(result)))
         jobs = sweep_of_command(config, configuration.command_words(config.hydra)).jobs
         if jobs:
             print(f"{jobs} runs in {configuration.records_folder(config)}", flush=True)
         self.counter = RunCounter.start(configuration.records_folder(config), jobs)
         atexit.register(self.counter.remove)  # a signal may end the sweep
+        own_logs = "submitit" in str(config.hydra.launcher._target_)  # its runs print into them
+        collect_results(
+            lambda result: self.outcomes.append(_outcome_of(result)),
+            self.counter.follow if own_logs else nullcontext,
+        )
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Show the headline of a run that has ended: a table, or a line in a sweep.
@@ -74,9 +79,8 @@ class RunCallback(Callback):
             self.outcomes.append(outcome)
             _call_or_print_error(_show_outcome, outcome)
         else:
-            progress = self.counter.count_run()
             line = _call_or_print_error(_describe_outcome, outcome)
-            print(f"{progress}: {line}", flush=True)
+            print(self.counter.count_run(str(line)), flush=True)
 
     def on_run_end(self, config: DictConfig, **kwargs: Any) -> None:
         undrawn = not _draw_figures(config, configuration.records_folder(config))

@@ -390,7 +390,7 @@ class Function(EnergyModel):
         self.function, self.domain = log_prob, domain
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
+        return self.function(self.domain.as_argument(x))
 
 
 if not TYPE_CHECKING:  # else type checkers would accept any name

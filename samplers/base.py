@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.distributions import FUSING_ENTRIES, bernoulli_mask
-from latticework.models.domains import SWAPS, Binary, Domain, Subset
+from latticework.models.domains import SWAPS, USERS_MOVES, Binary, Domain, Moves, Subset
 from latticework.moved import RenamedMethods
 from latticework.samplers.checks import check_start
 
@@ -59,6 +59,7 @@ class Sampler(RenamedMethods, ABC):
     target_acceptance: str = "locally_balanced"  # proposals whose optimal rate is targeted
     memory: tuple[str, ...] = ()  # fields of the state, besides x, that are no function of x
     swaps: bool = False  # whether it serves a `Subset`, whose moves are swaps
+    makes_moves: bool = False  # whether it serves `Moves`, by the user's moves
     draws_all_sites: bool = False  # whether a step draws all sites anew, as a sweep of Gibbs does
     anneals: bool = False  # whether a step sets the beta of its target, an AnnealedModel, itself
     interacting: bool = False  # whether chains depend on one another, as particles do
@@ -78,9 +79,14 @@ class Sampler(RenamedMethods, ABC):
         return self.at(x, model)
 
     def require_moves(self, model: EnergyModel) -> None:
-        """Raise UnsupportedModelError for a `Subset`, unless this sampler swaps sites."""
+        """Raise UnsupportedModelError for a `Subset` or `Moves` whose moves it does not make."""
+        advice = ""
         if isinstance(model.domain, Subset) and not self.swaps:
-            got = f"{type(model).__name__} on {model.domain}; {SWAPS}"
+            advice = SWAPS
+        if isinstance(model.domain, Moves) and not self.makes_moves:
+            advice = USERS_MOVES
+        if advice:
+            got = f"{type(model).__name__} on {model.domain}; {advice}"
             raise UnsupportedModelError(self, model, "sites that move on their own", got)
 
     def require_support(self, x: Tensor, model: EnergyModel) -> None:
@@ -149,6 +155,10 @@ class UsesKernel(Sampler):
     @property
     def swaps(self) -> bool:  # type: ignore[override]
         return self.inner.swaps
+
+    @property
+    def makes_moves(self) -> bool:  # type: ignore[override]
+        return self.inner.makes_moves
 
 
 @dataclass(frozen=True)

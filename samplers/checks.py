@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from latticework.models.base import EnergyModel, NotDifferentiableError
-from latticework.models.domains import Binary, Subset
+from latticework.models.domains import Binary, Moves, Subset
 
 PROBES = 4  # sites at which a model's shortcuts are compared with its log-probability
 MOST_MOVES = 64  # moves of a site whose local methods are compared: each may cost a row
@@ -193,6 +193,8 @@ def _check_states(x: Tensor, model: EnergyModel) -> None:
     if torch.finfo(x.dtype).bits < 32:
         raise ValueError(f"x must have single or double precision, got {x.dtype}; use x.float()")
     model.domain.check(x)
+    if isinstance(model.domain, Moves):
+        model.domain.check_moves(x)
 
 
 def _advice(x: Tensor, said: str = "") -> str:

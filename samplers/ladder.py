@@ -58,7 +58,8 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
         schedule = schedule.new_tensor(fixed)
     chain = torch.arange(LEARNING_LADDERS, device=x.device) % len(x)
     start = x[chain].expand(count + 1, LEARNING_LADDERS, *x.shape[1:])
-    if sampler.has_base:
+    first = int(sampler.draws_base(model))
+    if first:
         start = draw_possible_base(sampler.path(model, x), count * LEARNING_LADDERS, x, rng)
         start = start.unflatten(0, (count, LEARNING_LADDERS))
     state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
@@ -70,7 +71,7 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
             made, level = made + 1, state.level
             state, info = sampler.step_replicas(state, model, rng)
             rejected += 1 - acceptance(state.up + state.down).mean(1)
-            if sampler.has_base:  # more levels would not make draws from b = 0 possible
+            if first:  # more levels would not make draws from b = 0 possible
                 impossible[0] += state.up[0].isneginf().double().mean()
             if len(mean):
                 assert isinstance(model.domain, Binary)
@@ -88,12 +89,12 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
         levels = sampler.levels or min(MAX_LEVELS, max(MIN_LEVELS, ceil(2 * barrier) + 1))
         spaced = even_schedule(schedule, rejected.clamp(min=MIN_REJECTED_SHARE), levels)
         # A level takes the states of the old level with the nearest b.
-        nearest = (spaced[1:, None] - schedule[None, 1:]).abs().argmin(1)
+        nearest = (spaced[first:, None] - schedule[None, first:]).abs().argmin(1)
         place = state.level.argsort(0).index_select(0, nearest)
         chain = torch.arange(LEARNING_LADDERS, device=x.device)
         hot = state.kernel.x.unflatten(0, (-1, LEARNING_LADDERS))[place, chain]
         if len(scales):
-            scales = torch.cat((scales[:1], scales[1:][nearest]))
+            scales = torch.cat((scales[:first], scales[first:][nearest]))
         schedule = spaced
         state = sampler._at(hot, state.x, schedule, model, scales)
     return Learned(state, trip_steps, mean)

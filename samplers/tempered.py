@@ -86,7 +86,8 @@ class Tempered(UsesKernel):
     `MAX_LEVELS` levels.
 
     If `schedule` does not begin with 0, level 0 is a replica as the others, and log Z cannot be
-    told. Only this serves an infinite domain, where f^b must have a finite sum at the first b.
+    told. Only this serves an infinite domain, where f^b must have a finite sum at the first b. On
+    `Moves` whose states are not listed, level 0 is a replica at b = 0, kept uniform by the moves.
 
     The replicas below b = 1 start where learning ended, or at uniform states, so chains need a
     burn-in even if they start with the target's law. A step costs `steps` steps of the kernel for
@@ -178,8 +179,12 @@ class Tempered(UsesKernel):
 
     @property
     def has_base(self) -> bool:
-        """Whether level 0 is drawn afresh from independent sites."""
+        """Whether the schedule begins at b = 0, where log Z is known."""
         return self.schedule is None or float(self.schedule[0]) == 0
+
+    def draws_base(self, model: EnergyModel) -> bool:
+        """Whether level 0 is drawn afresh: at b = 0, from independent sites or uniform states."""
+        return self.has_base and model.domain.draws_uniform
 
     @property
     def learns(self) -> bool:
@@ -221,9 +226,9 @@ class Tempered(UsesKernel):
             hot = replicas[place, chain].to(x.dtype)
             return self._at(hot, x, ladder.schedule, model, ladder.scales)
         schedule = torch.tensor(self.schedule, dtype=torch.float64, device=x.device)
-        count = len(schedule) - self.has_base
+        count = len(schedule) - self.draws_base(model)
         hot = x.expand(count, *x.shape)
-        if self.has_base:
+        if self.draws_base(model):
             path = self.path(model, x)
             path.move_to(torch.ones((), device=x.device))
             drawn = path.draw(count * len(x), own_generator(x.device)).to(x)
@@ -333,7 +338,8 @@ class Tempered(UsesKernel):
         `known` is that of `state.kernel.x`, and the path is at the replicas' b.
         """
         kernel, known, level, schedule = state.kernel, state.known, state.level, state.schedule
-        chains, last, first = len(state.x), len(schedule) - 1, int(self.has_base)
+        fresh_base = len(level) < len(schedule)  # level 0 is no replica
+        chains, last, first = len(state.x), len(schedule) - 1, int(fresh_base)
         place = level.argsort(0)  # the replica of each level
 
         def work(levels: Tensor) -> Tensor:  # by level, [replicas, chains]
@@ -342,7 +348,7 @@ class Tempered(UsesKernel):
 
         up, down = work(level + 1)[:-1], work(level - 1)[1 - first :]
         fresh: Cache = ()
-        if self.has_base:
+        if fresh_base:
             path.move_to(torch.zeros(chains, device=level.device))
             drawn, base = path.draw(chains, rng).to(state.x), path.log_z_start()
             fresh = path.know_like(drawn, known)  # works are those of a p0 that is normalised
@@ -354,10 +360,14 @@ class Tempered(UsesKernel):
         above, below = pad(swap, (0, 0, 0, 1)), pad(swap[first:], (0, 0, 1 + first, 0))
         after = level + above.gather(0, level).long() - below.gather(0, level).long()
         cold, trips = state.cold, state.trips
-        if self.has_base:  # where its swap is accepted, a fresh state takes the place at level 1
+        if fresh_base:  # where its swap is accepted, a fresh state takes the place at level 1
             rows = rows_at(level, 1)
             mix_rows((*known, kernel.x), (*fresh, drawn), swap[0], rows)
             left = torch.zeros_like(level).scatter(0, place[:1], swap[:1].long())
+            trips = trips + (cold * left).sum(0)
+            cold = cold * (1 - left)
+        elif self.has_base:  # level 0 is a replica
+            left = (after == 0).long()
             trips = trips + (cold * left).sum(0)
             cold = cold * (1 - left)
         cold = torch.maximum(cold, (after == last).long())
@@ -372,7 +382,8 @@ class Tempered(UsesKernel):
             needs = "on an infinite domain a schedule that begins above 0, such as [0.3, 0.6, 1.0]"
             raise UnsupportedModelError(self, model, needs, str(self.schedule))
         odds = None if self.log_odds is None else tuple(self.log_odds)
-        return _path(model, not self.has_base, odds, x.dtype, x.device)
+        powers = not (self.has_base and model.domain.is_counted)
+        return _path(model, powers, odds, x.dtype, x.device)
 
 
 @lru_cache(maxsize=2)

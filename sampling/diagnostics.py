@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_ESS = 400  # effective samples of each quantity (Vehtari et al. 2021)
-LARGEST_R_HAT = 1.2  # limit for any number of chains
+R_HAT_FACTOR = 1.25  # times the excess of R-hat that chains show at the smallest ESS
+LARGEST_R_HAT = 2.0  # limit for any number of chains
+# A value that at most this share of the draws have, entered fewer times, is too rare to be judged.
+RARE_SHARE, MIN_RARE_ENTRIES = 0.01, 10
 RARE_VISITS = 4  # visits of a value, up to which the spread of the draws says too little
 MIN_DRAWS = 4  # draws that the diagnostics need
 MEASURES = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # measures of a quantity
@@ -26,12 +29,13 @@ NUMBERS_AT_ONCE = 2**22  # numbers whose diagnostics are computed together, whic
 
 
 def largest_r_hat(chains: int) -> float:
-    """The largest R-hat of `chains` chains that agree: 1 + chains / 400, and at most 1.2.
+    """The largest R-hat of chains that agree: 1 + 1.25 chains / 400, and at most 2.
 
-    Of chains that have one law, R-hat^2 - 1 is about 2 chains / ESS. So 1.01 is what four chains
-    show at an ESS of 400, and it would ask 256 chains for an ESS of 25,600.
+    Of chains that have one law, R-hat is about 1 + chains / ESS. So four chains show 1.01 at an ESS
+    of 400, and a limit of 1.01 would ask 256 chains for an ESS of 25,600. docs/calibration.md has
+    the rates by which the factor was chosen.
     """
-    return min(1 + chains / MIN_ESS, LARGEST_R_HAT)
+    return min(1 + R_HAT_FACTOR * chains / MIN_ESS, LARGEST_R_HAT)
 
 
 def round_noise(log_prob: NDArray) -> NDArray[np.float64]:
@@ -138,6 +142,19 @@ def count_rare_entries(draws: NDArray) -> NDArray[np.float64]:
     entries = inside[:, 0].sum(0) + (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
     two = ((draws == low) | at_high).all((0, 1)) & (low < high)
     return np.where(two, entries, np.nan)
+
+
+def find_rare(draws: NDArray) -> NDArray[np.bool_]:
+    """Whether a quantity of two values has one that is too rare to be judged, `[quantities]`.
+
+    Its share is at most `RARE_SHARE`, and chains `[chains, draws, quantities]` entered it fewer
+    than `MIN_RARE_ENTRIES` times. A value of a larger share that is seldom entered mixes slowly,
+    which R-hat and ESS show.
+    """
+    low, high = draws.min((0, 1)), draws.max((0, 1))
+    at_high = (draws == high).mean((0, 1))
+    seldom = count_rare_entries(draws) < MIN_RARE_ENTRIES  # false for NaN
+    return seldom & (np.minimum(at_high, 1 - at_high) <= RARE_SHARE) & (low < high)
 
 
 def in_parts(draws: NDArray) -> Iterator[slice]:

@@ -166,8 +166,9 @@ class ChainDraws:
             return None
         kernel, state = self._kernels.kernel, self._chain.sampler_state
         tempered: Any = kernel.sampler if isinstance(kernel, Fused) else kernel
-        trips = state.trips - self._trips
-        return Ladders.from_draws(state, self._levels, trips, steps, tempered.log_odds)
+        trips, domain = state.trips - self._trips, self._kernels.count.model.domain
+        odds, counted = tempered.log_odds, domain.is_counted
+        return Ladders.from_draws(state, self._levels, trips, steps, odds, counted)
 
     def _advance(self, steps: int) -> None:
         for _ in range(steps // self._every if steps else 0):

@@ -78,6 +78,8 @@ class Ladders:
     scales: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     # Of the independent sites at b = 0, [sites]; [0] if they are uniform.
     log_odds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    # Whether the number of states is known, which is the normaliser at b = 0.
+    known_base: bool = True
 
     def __repr__(self) -> str:
         draws, levels, ladders = self.up.shape
@@ -129,16 +131,18 @@ class Ladders:
         trips: Tensor,
         steps: int,
         log_odds: Sequence[float] | Tensor | None = None,
+        known_base: bool = True,
     ) -> "Ladders":
         """From the last state, `levels_of` each draw, and `trips` `[chains]` in `steps` steps.
 
-        The first half of the draws is left out. `log_odds` are those of b = 0.
+        The first half of the draws is left out. `log_odds` are those of b = 0, whose normaliser is
+        known or not.
         """
         draws = draws[len(draws) // 2 :]
         up, down, level = (torch.stack(parts).cpu().numpy() for parts in zip(*draws, strict=True))
         schedule, scales = state.schedule.cpu().numpy(), state.scales.cpu().numpy()
         odds = np.array([] if log_odds is None else log_odds, np.float64)
-        return cls(schedule, up, down, level, trips.cpu().numpy(), steps, scales, odds)
+        return cls(schedule, up, down, level, trips.cpu().numpy(), steps, scales, odds, known_base)
 
     @property
     def verdict(self) -> Convergence:
@@ -154,12 +158,12 @@ class Ladders:
         return self.estimate_log_z(self.verdict)
 
     def estimate_log_z(self, chains: Convergence) -> LogZ | None:
-        """The log normaliser of the target; None if the ladder does not begin at b = 0.
+        """The log normaliser of the target; None if it is not known at the ladder's first b.
 
         `chains` is the verdict of the chains at b = 1. Unless they have converged, the interval has
         no ends.
         """
-        if self.schedule[0] != 0:
+        if self.schedule[0] != 0 or not self.known_base:
             return None
         log_z = estimate(self.up, self.down)
         if doubt := log_z.doubt or self._why_unsure(chains):

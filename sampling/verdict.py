@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from latticework.sampling import pair_products
 from latticework.sampling.diagnostics import (
     MIN_ESS,
+    MIN_RARE_ENTRIES,
     drift_p_values,
+    find_rare,
     in_parts,
     largest_r_hat,
     mixing,
@@ -29,7 +31,7 @@ ADVICE = (
 MIN_RANKED_ENTRIES = 32  # entries whose ranks are read, where there are many
 MAX_RANKED_NUMBERS = 2**20  # in all entries whose ranks are read, unless they are that few
 # Draws of a chain that is judged: the ESS of fewer does not depend on the draws.
-MIN_CHAIN_DRAWS = 10
+MIN_CHAIN_DRAWS = 20
 # Chains from which a test over them sees a drift, and its p-value times the number of quantities.
 MIN_TESTED_CHAINS, MIN_DRIFT_P = 32, 0.01
 
@@ -71,7 +73,8 @@ def verdict(
     of at most `largest_r_hat` and a bulk ESS of at least `MIN_ESS`; an ESS above `MAX_ESS_RATIO`
     times the draws is refused, because it does not show what draws that alternate hide. Every chain
     must have moved, and many chains must not drift: no mean may differ between the first and the
-    second half of the draws. Quantities that are the same in all draws are left out. Of many
+    second half of the draws. Quantities that are the same in all draws are left out, and so are
+    those with a value that is too rare to be judged, which the text names (`find_rare`). Of many
     entries, those with the largest R-hat without ranks are judged. docs/calibration.md says how
     often this is wrong. No rule sees a mode that no chain visits.
 
@@ -120,7 +123,8 @@ def _judge_draws(
             return names[entry]
         return entry_name(np.unravel_index(entry, draws.shape[2:]), site_names, labels)
 
-    entries = _worst_entries(values, np.nonzero(~every)[0])
+    rare = _find_rare_in_parts(values)
+    entries = _worst_entries(values, np.nonzero(~every & ~rare)[0])
     judged, quantity_names = [log_prob[..., None], values[..., entries]], ["the log-probability"]
     quantity_names += map(name_entry, entries)
     if of is None:
@@ -128,9 +132,13 @@ def _judge_draws(
         judged.append(pair_products.multiply_pairs(draws, pairs))
         quantity_names += _name_pairs(pairs, draws.ndim > 3, site_names)
     extremes = _find_extremes(judged, quantity_names)
+    if extremes is None:
+        text = f"not judged: every entry has a value entered fewer than {MIN_RARE_ENTRIES} times"
+        return Convergence(False, text, judged=False)
     converged, parts = _judge_extremes(extremes, frozen)
     if of is None:
         parts += _describe_still_sites(still[~frozen], constant, draws.shape[2])
+    parts += _describe_rare([name_entry(entry) for entry in np.nonzero(rare)[0][:1]], rare.sum())
     advice = f"; {ADVICE}" if frozen.any() else ""
     return Convergence(converged, ", ".join(parts) + advice)
 
@@ -168,13 +176,18 @@ def _name_pairs(
     return texts
 
 
-def _find_extremes(blocks: Sequence[NDArray], names: Sequence[str]) -> Extremes:
-    """The extremes over the quantities that are not the same in all draws.
+def _find_extremes(blocks: Sequence[NDArray], names: Sequence[str]) -> Extremes | None:
+    """The extremes over the quantities that vary and have no value too rare to be judged.
 
-    `blocks` of quantities are `[chains, draws, n]`; p-values are times the number in the block.
+    `blocks` of quantities are `[chains, draws, n]`, the first of which is never too rare; p-values
+    are times the number in the block. None if no quantity is left.
     """
     values = np.concatenate(blocks, -1, dtype=np.float64)
-    varying = np.flatnonzero(~_find_constants(values)[1])
+    rare = find_rare(values)
+    rare[: blocks[0].shape[-1]] = False
+    varying = np.flatnonzero(~_find_constants(values)[1] & ~rare)
+    if not len(varying):
+        return None
     values = values[..., varying]
     measures = mixing(values)
     r_hat = np.nan_to_num(measures["r_hat"], nan=np.inf, posinf=np.inf)
@@ -233,6 +246,19 @@ def _describe_still_sites(still: NDArray, constant: NDArray, sites: int) -> list
     if same.any():
         notes.append(f"{same.sum()} of {sites} sites constant")
     return notes
+
+
+def _describe_rare(first: Sequence[str], count: int) -> list[str]:
+    """A note on `count` quantities that are not judged, the first of which is named."""
+    if not count:
+        return []
+    names = f"{first[0]} has" if count == 1 else f"{first[0]} and {count - 1} more have"
+    return [f"{names} a value entered fewer than {MIN_RARE_ENTRIES} times, too rare to be judged"]
+
+
+def _find_rare_in_parts(values: NDArray) -> NDArray[np.bool_]:
+    """Whether quantities `[chains, draws, n]` have a value that is too rare to be judged, `[n]`."""
+    return np.concatenate([find_rare(values[..., part]) for part in in_parts(values)])
 
 
 def _find_constants(values: NDArray) -> tuple[NDArray, NDArray]:

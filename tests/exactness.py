@@ -10,7 +10,14 @@ from math import inf
 from typing import Any, Literal
 
 import numpy as np
-from block_laws import (
+from scipy.stats import chi2, norm
+from targets import BINARY, EVERY, FINITE, FORBIDDING, INTEGER, TARGETS, TIES
+
+import latticework as lw
+from latticework.sampling.checking.check_case import tails
+from latticework.sampling.checking.law import Law
+from latticework.sampling.targets import why_unsupported
+from workshop.laws.blocks import (
     block_gibbs,
     gibbs,
     gibbs_sweep,
@@ -18,8 +25,7 @@ from block_laws import (
     metropolis_sweep,
     swendsen_wang,
 )
-from scipy.stats import chi2, norm
-from step_laws import (
+from workshop.laws.steps import (
     GRID,
     acs,
     auxiliary,
@@ -34,12 +40,6 @@ from step_laws import (
     random_walk,
     stochastic_dula,
 )
-from targets import BINARY, EVERY, FINITE, FORBIDDING, INTEGER, TARGETS, TIES
-
-import latticework as lw
-from latticework.sampling.checking.check_case import tails
-from latticework.sampling.checking.law import Law
-from latticework.sampling.targets import why_unsupported
 
 # Tests of counts.
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import pytest
 from documented import ROOT, Command, printed, typed
 
+from workshop.changed_tests import list_project_files
+
 pytestmark = pytest.mark.slow
 
 PAGES = [
@@ -125,14 +127,9 @@ page.write_text(page.read_text().replace("\\n\\n<!-- /times -->", f"\\n{row}\\n\
 def copy(tmp_path_factory) -> Path:
     """The repository's files, changed as all pages say."""
     root = tmp_path_factory.mktemp("adding") / "latticework"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
-    for name in listed:
-        if (ROOT / name).exists():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, root / name, follow_symlinks=False)
+    for file in list_project_files():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, root / file, follow_symlinks=False)
     before = (root / "docs" / "supported.md").read_text()
     for page in PAGES:
         for edit in edits((ROOT / "docs" / page).read_text()):

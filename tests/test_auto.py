@@ -4,22 +4,24 @@ import pytest
 import torch
 
 import latticework as lw
+from latticework.sampling.budget import Allowance
 from latticework.sampling.tuning import auto
+from latticework.sampling.tuning.pilots import PilotRun, Pilots
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
 PATH = lw.Graph([[i, i + 1] for i in range(9)], 0.3)
 
 
 def names_of(model):
-    return list(auto._Contest(model, None, 4, "eager", 0)._candidates())
+    return list(auto.Contest(model, None, 4, "eager", 0).list_candidates())
 
 
 @pytest.mark.parametrize(
     ("model", "names"),
     [
-        (PATH, ["swendsen_wang", "gibbs_sweep", "gibbs"]),
-        (lw.Lattice([3, 4], 0.2), ["swendsen_wang", "gibbs_sweep", "gibbs"]),
-        (lw.Graph([[0, 1], [1, 2]], -0.3), ["gibbs_sweep", "gibbs"]),
+        (PATH, ["swendsen_wang", "gibbs_sweep", "metropolis_sweep", "gibbs"]),
+        (lw.Lattice([3, 4], 0.2), ["swendsen_wang", "gibbs_sweep", "metropolis_sweep", "gibbs"]),
+        (lw.Graph([[0, 1], [1, 2]], -0.3), ["gibbs_sweep", "metropolis_sweep", "gibbs"]),
         (lw.RBM(6, 3), ["block_gibbs", "gibbs"]),
         (lw.Factors([((0, 1), torch.eye(2) + 0.1)]), ["gibbs_sweep"]),
         (lw.Function(lambda x: x[..., 0].sum(-1), lw.Categorical(5, 3)), ["gibbs", "dmala", "gwg"]),
@@ -54,26 +56,98 @@ def test_the_draws_are_those_of_the_chosen_sampler_alone():
     assert str(result.choice).count("swendsen_wang") == 1
 
 
+def choose_by_numbers(monkeypatch, numbers, budget=10_000):
+    """The contest on a path whose pilots have given rates and R-hats, by name."""
+
+    def measure(pilots, name, sampler, allowed):
+        rate, r_hat = numbers.get(name, (0.1, 1.001))
+        pilots.runs.append(PilotRun(name, sampler, rate, r_hat, steps=100))
+        return pilots.runs[-1]
+
+    monkeypatch.setattr(Pilots, "measure", measure)
+    contest = auto.Contest(PATH, None, 4, "eager", 0)
+    return contest.choose(100, Allowance(budget, "evaluations"))
+
+
 @pytest.mark.parametrize(
-    ("rate", "r_hat", "tempered"),
-    [(0.5, 1.2, False), (0.5, 1.001, True), (2.0, 1.2, True)],
-    ids=["neither mixes", "only the tempered one mixes", "the tempered one is better"],
+    ("best", "tempered", "chosen"),
+    [
+        ((1.0, 1.5), (0.5, 1.2), False),
+        ((1.0, 1.5), (0.5, 1.001), False),
+        ((1.0, 1.5), (2.0, 1.2), True),
+        ((0.0, float("inf")), (0.5, 1.001), True),
+    ],
 )
-def test_tempering_is_tried_where_the_best_does_not_mix(monkeypatch, rate, r_hat, tempered):
-    """Pilots with given numbers: those of all candidates do not mix."""
-
-    def measure(contest, name, sampler, allowed):
-        numbers = (rate, r_hat) if name.startswith("tempered") else (1.0, 1.5)
-        contest.pilots.append(auto.PilotRun(name, sampler, *numbers, steps=100))
-        return contest.pilots[-1]
-
-    monkeypatch.setattr(auto._Contest, "_measure", measure)
-    contest = auto._Contest(PATH, None, 4, "eager", 0)
-    choice = contest.choose(100, lw.sampling.budget.Allowance(10_000, "evaluations"))
-    assert contest.pilots[-1].name.startswith("tempered")
-    assert isinstance(choice.sampler, lw.Tempered) == tempered
-    rounds = [pilot.name for pilot in contest.pilots[:-1]]
+def test_tempering_is_tried_where_chains_stay_apart(monkeypatch, best, tempered, chosen):
+    numbers = {"swendsen_wang": best, "tempered swendsen_wang": tempered}
+    numbers |= dict.fromkeys(names_of(PATH)[1:], (best[0] / 2, best[1]))
+    choice = choose_by_numbers(monkeypatch, numbers, 100_000)
+    assert isinstance(choice.sampler, lw.Tempered) == chosen
+    *rounds, last = [pilot.name for pilot in choice.pilots]
+    assert last == "tempered swendsen_wang"
     assert [rounds.count(name) for name in rounds] == [3, 3, 2, 1, 1, 3, 3, 2, 3, 3]
+    if chosen:
+        assert choice.sampler.schedule is not None  # learned once, and then fixed
+
+
+@pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.15])
+def test_a_short_pilot_is_no_doubt(monkeypatch, r_hat):
+    """An R-hat that a few effective draws explain does not call for tempering."""
+    numbers = dict.fromkeys(names_of(PATH), (1.0, r_hat))
+    choice = choose_by_numbers(monkeypatch, numbers)
+    assert len(choice.pilots) == 10
+    assert not isinstance(choice.sampler, lw.Tempered)
+
+
+def test_tempering_that_does_not_fit_is_not_tried(monkeypatch):
+    numbers = dict.fromkeys(names_of(PATH), (1.0, 1.5))
+    assert len(choose_by_numbers(monkeypatch, numbers, 1000).pilots) == 10
+
+
+LARGE = {  # by domain, with targets on which a step of one site is a small part of an evaluation
+    "lattice": lw.Lattice([16, 16], 0.2),
+    "graph": lw.Graph([[i, i + 1] for i in range(299)], -0.3),
+    "RBM": lw.RBM(200, 10),
+    "Potts": lw.LatticePotts((12, 12), 3, 0.4),
+    "function": lw.Function(lambda x: -x.sum(-1), lw.Binary(300)),
+    "integers": lw.Function(lambda x: -x.abs().sum(-1), lw.Integer(40)),
+    "k of n": lw.Function(lambda x: x[:, 0], lw.Subset(200, 20)),
+}
+
+
+@pytest.mark.parametrize("budget", [20, 300])
+@pytest.mark.parametrize("kind", LARGE)
+def test_any_budget_is_enough_to_choose(kind, budget):
+    """Pilots too short for a draw have no rate; the order of the candidates then decides."""
+    contest = auto.Contest(LARGE[kind], None, 4, "eager", 0)
+    choice = contest.choose(100, Allowance(budget, "evaluations"))
+    assert choice.sampler.exact
+    if budget == 20:
+        assert choice.pilots[0].rate == 0
+        assert choice.pilots[0].name == next(iter(contest.list_candidates()))
+
+
+def test_later_pilots_space_their_draws_by_what_the_first_ones_saw():
+    """Draws that are independent are few; draws of slow chains cover all steps."""
+    allowed = Allowance(1000, "evaluations")
+    fast = Pilots(lw.Function(lambda x: 0 * x.sum(-1), lw.Binary(6)), None, 4, "eager", 0)
+    slow = Pilots(lw.Graph([[i, i + 1] for i in range(29)], 1.5), None, 4, "eager", 0)
+    for pilots in (fast, slow):
+        first, second = (pilots.measure("gibbs", lw.Gibbs(), allowed) for _ in range(2))
+        assert first.run.result.draws.shape[1] <= 1000
+        assert second.run.result.seed != first.run.result.seed
+        start = first.run.result.draws[:, -1]
+        assert start.shape == second.run.result.draws[:, 0].shape
+    assert fast.runs[1].ess / fast.runs[1].run.result.log_prob.numel() < 0.5
+    assert slow.runs[1].run.thin >= slow.runs[0].run.thin
+
+
+def test_pilots_of_a_compiled_engine_are_compiled():
+    """Candidates without a kernel do not take part where only compiled steps are asked for."""
+    contest = auto.Contest(PATH, None, 4, "compiled", 0)
+    names = contest.list_candidates()
+    assert "swendsen_wang" in names
+    assert "gibbs(sites=2, scan=random)" not in names
 
 
 @pytest.mark.parametrize(

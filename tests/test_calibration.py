@@ -44,6 +44,8 @@ def rows_of(**columns):
     for kind in ("energy", "sites", "pairs", "moments"):
         good |= {f"z_{kind}": 1.0, f"share_{kind}": 0.05, f"r_hat_{kind}": 1.004}
         good |= {f"ess_{kind}": 900.0, f"most_ess_{kind}": 2000.0, f"drift_{kind}": 0.5}
+        judged = [name for name in good if name.endswith(f"_{kind}") and "share" not in name]
+        good |= {f"judged_{name}": good[name] for name in judged}
         good |= {f"covering_{kind}": 19, f"intervals_{kind}": 20}
     good |= {"least_sum": 3, "largest_sum": 18, "target": "grids_11", "seed": 1}
     return pd.DataFrame({**good, **columns})
@@ -60,6 +62,8 @@ def rows_of(**columns):
         ("+ pairs", {"ess_pairs": [399.0]}),
         ("+ drift", {"chains": [32], "draws": [100], "drift_sites": [0.009]}),
         ("+ 10 entries", {"entries": [9]}),
+        ("rare apart, R-hat 1 times, at most 2", {"judged_r_hat_sites": [1.011]}),
+        ("rare apart, R-hat 1 times, at most 2", {"judged_ess_pairs": [399.0]}),
     ],
 )
 def test_each_rule_refuses_what_it_reads(rule, columns):
@@ -71,6 +75,15 @@ def test_limits_by_chains_and_runs_that_are_not_judged():
     rows = rows_of(chains=[4, 32, 256], draws=[1000, 100, 20], r_hat_sites=[1.02, 1.07, 1.19])
     assert verdict_rules.RULES["R-hat by chains"].accepts(rows).tolist() == [False, True, True]
     assert not verdict_rules.is_judged(rows_of(chains=[4, 256], draws=[99, 9])).any()
+
+
+def test_rare_values_are_wrong_by_sds_alone_where_a_rule_leaves_them_out():
+    rule = verdict_rules.RULES[verdict_rules.IN_USE]
+    rows = rows_of(r_hat_sites=[1.5, 1.5], z_sites=[9.0, 9.0], share_sites=[0.1, 0.3])
+    assert rule.accepts(rows).all()
+    assert verdict_rules.is_wrong(rows).all()
+    assert verdict_rules.is_wrong(rows, rare_apart=True).tolist() == [False, True]
+    assert verdict_rules.measure_rates(rows, rule)["wrong of converged"].hits == 1
 
 
 def test_wrong_runs_and_unseen_modes():
@@ -101,14 +114,16 @@ def record(rows, target, seed, temper):
 
 
 def test_the_figure_of_runs_that_all_fail_to_converge_has_no_curve():
-    rows = rows_of(r_hat_sites=[3.0, 4.0])
+    rows = rows_of(r_hat_sites=[3.0, 4.0], judged_r_hat_sites=[3.0, 4.0])
     figure = calibration.draw_thresholds([record(rows, "grids_11", 1, False)])
     assert len(figure.table) == 0
 
 
 def test_tables_the_page_and_the_figure():
+    r_hat = [1.0, 1.004, 1.02, 1.3]
     rows = rows_of(
-        r_hat_sites=[1.0, 1.004, 1.02, 1.3],
+        r_hat_sites=r_hat,
+        judged_r_hat_sites=r_hat,
         log_z_error=[0.1, 0.3, 0.1, 1.5],
         covering_rb=[18] * 4,
         intervals_rb=[20] * 4,

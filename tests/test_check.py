@@ -17,7 +17,6 @@ from faulty_samplers import (
     mine,
     words,
 )
-from step_laws import dula
 
 import latticework as lw
 from latticework.models.base import Function
@@ -30,6 +29,7 @@ from latticework.sampling.checking.check_case import (
 from latticework.sampling.checking.law import metropolis_law as law_of
 from latticework.sampling.checking.law import one_site_proposal
 from latticework.sampling.checking.targets import SMALL_TARGETS, Target
+from workshop.laws.steps import dula
 
 
 @pytest.mark.parametrize("fault", WRONG)

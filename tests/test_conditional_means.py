@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from block_laws import gibbs
 from targets import TARGETS
 
 import latticework as lw
@@ -12,6 +11,7 @@ from latticework.sampling.checking.targets import Target
 from latticework.sampling.conditional_means import conditional_means
 from latticework.sampling.exact import distribution, exact
 from workshop.exact_efficiency import measure_efficiency
+from workshop.laws.blocks import gibbs
 
 HAVE_VALUES = Binary | Categorical | Ordinal
 FINITE = [

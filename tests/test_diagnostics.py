@@ -113,7 +113,7 @@ def test_the_worst_of_many_sites_is_named():
 @pytest.mark.parametrize("chains", [2, 4, 8, 32, 256])
 def test_r_hat_of_many_chains_is_compared_with_what_an_ess_of_400_shows(chains):
     """Chains of one law with an ESS of about 4400 pass, and with one of about 120 they fail."""
-    assert largest_r_hat(chains) == min(1 + chains / 400, 1.2)
+    assert largest_r_hat(chains) == min(1 + 1.25 * chains / 400, 2)
     rng, each = np.random.default_rng(chains), 2**13 // chains
 
     def judged(keep):
@@ -132,9 +132,9 @@ def test_r_hat_of_many_chains_is_compared_with_what_an_ess_of_400_shows(chains):
 
 def test_the_limit_of_r_hat_is_named_with_the_chains():
     log_prob, draws = independent(chains=8)
-    draws[:4, :, 2] = np.random.default_rng(2).random((4, 300)) < 0.3
+    draws[:4, :, 2] = np.random.default_rng(2).random((4, 300)) < 0.25
     text = verdict(log_prob, draws).text
-    assert re.match(r"not converged: R-hat 1.0[2-9]\d* at x\[2\], above 1.02 for 8 chains", text)
+    assert re.match(r"not converged: R-hat 1.0[2-9]\d* at x\[2\], above 1.025 for 8 ch", text)
 
 
 @pytest.mark.parametrize("chains", [2, 4, 20, 200])

@@ -191,12 +191,31 @@ def test_a_sweep_tells_its_progress_and_compares_its_runs(tmp_path, capsys):
 def test_runs_are_counted_over_all_processes(tmp_path):
     counter = RunCounter.start(tmp_path, 8)
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        lines = [pool.apply_async(counter.count_run) for _ in range(8)]
-        assert sorted(line.get() for line in lines) == [f"{n} of 8 runs" for n in range(1, 9)]
+        lines = [pool.apply_async(counter.count_run, [f"seed={n}"]) for n in range(8)]
+        told = sorted(line.get() for line in lines)
+    assert [line.partition(":")[0] for line in told] == [f"{n} of 8 runs" for n in range(1, 9)]
+    assert {line.partition(": ")[2] for line in told} == {f"seed={n}" for n in range(8)}
 
 
 def test_a_search_without_a_number_of_runs_counts_them(tmp_path):
-    assert RunCounter.start(tmp_path, 0).count_run() == "1 runs so far"
+    counter = RunCounter.start(tmp_path, 0)
+    assert counter.count_run("a\nb") == "1 runs so far: a b"
+    assert counter.count_run("c") == "2 runs so far: c"
+
+
+def test_runs_that_print_into_their_own_logs_are_told_as_they_end(tmp_path, capsys):
+    """In two calls of a launcher, as a search makes them; runs before them are not told again."""
+    counter = RunCounter.start(tmp_path, 4)
+    counter.count_run("before")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        for names in (["one", "two"], ["three"]):
+            with counter.follow():
+                pool.map(counter.count_run, names, chunksize=1)
+            told = capsys.readouterr().out.splitlines()
+            assert sorted(line.rpartition(": ")[2] for line in told) == sorted(names)
+    assert told == ["4 of 4 runs: three"]
+    with pytest.raises(KeyError), counter.follow():  # what a launcher raises goes on
+        raise KeyError
 
 
 # Tables of the papers.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import step_laws
 import torch
 from exactness import TABLE, Row, largest_z, p_value
 from rows import FEW, engines, exact_law, follows, of_rows, run, twins
@@ -19,6 +18,7 @@ from targets import TARGETS, scattered
 from torch import Generator
 
 import latticework as lw
+import workshop.laws.steps as step_laws
 from latticework.samplers import compiled
 from latticework.samplers.compiled import rbm, sites
 from latticework.samplers.compiled.registry import find_compiled_kernel

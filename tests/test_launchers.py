@@ -69,6 +69,21 @@ def test_joblib_runs_a_sweep_in_other_processes(
     assert told.count("sec3.png") == 1
 
 
+@pytest.mark.slow
+def test_submitit_tells_each_run_in_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its runs print into logs of their own; two of three finish."""
+    pytest.importorskip(PLUGINS["submitit_local"])
+    words = ("model.coupling=0.1,wrong,0.3", "hydra/launcher=submitit_local", "--multirun")
+    assert command_line(*QUICK, *words, outputs=tmp_path) == 1
+    told = capfd.readouterr().out.splitlines()
+    lines = [line for line in told if " of 3 runs: " in line]
+    assert [line.partition(" ")[0] for line in lines] == ["1", "2", "3"]
+    assert sum(": failed: " in line for line in lines) == 1
+    assert not list(tmp_path.rglob(".sweep-*"))
+
+
 SBATCH = """#!/bin/sh
 cp "$1" "$SLURM_FOLDER/batch.sh"
 SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_PROCID=0 sh "$SLURM_FOLDER/batch.sh" > /dev/null 2>&1 &

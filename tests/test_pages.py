@@ -22,7 +22,7 @@ import latticework
 from latticework.experiments.records.record import load_all
 from latticework.experiments.runs import configuration
 from latticework.sampling.exact import exact
-from workshop import gpu, samplers_table
+from workshop import gpu, notebooks, samplers_table, shorter
 
 configuration.register()
 
@@ -71,6 +71,46 @@ def test_the_gallery_lists_its_notebooks_and_each_checks_what_it_says():
     assert set(listed) == {file.stem for file in gallery.glob("*.py")}
     for name in listed:
         assert "\nassert " in (gallery / f"{name}.py").read_text(), name
+
+
+def test_the_notebooks_are_those_of_their_files():
+    """`python -m workshop.notebooks` makes them; a changed cell makes them old."""
+    for name in notebooks.NOTEBOOKS:
+        file = notebooks.GALLERY / f"{name}.ipynb"
+        made = json.loads(file.read_text())
+        cells = notebooks.read_cells(file.with_suffix(".py"))
+        sources = ["".join(cell["source"]) for cell in made["cells"]]
+        assert sources == [cell.source for cell in cells]
+        kinds = ["markdown" if cell.is_markdown else "code" for cell in cells]
+        assert [cell["cell_type"] for cell in made["cells"]] == kinds
+        outputs = [output for cell in made["cells"] for output in cell.get("outputs", ())]
+        assert {output["output_type"] for output in outputs} == {"stream", "display_data"}
+        assert len({cell["id"] for cell in made["cells"]}) == len(cells)
+        assert file.stat().st_size < 200_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", notebooks.NOTEBOOKS)
+@pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
+def test_the_notebooks_show_what_their_cells_print(name):
+    file = notebooks.GALLERY / f"{name}.ipynb"
+    again, before = notebooks.make_notebook(file.with_suffix(".py")), json.loads(file.read_text())
+    for one, other in zip(before["cells"], again["cells"], strict=True):
+        printed = [
+            ["".join(output["text"]) for output in cell.get("outputs", ()) if "text" in output]
+            for cell in (one, other)
+        ]
+        assert [masked(text) for text in printed[0]] == [masked(text) for text in printed[1]]
+        assert len(one.get("outputs", ())) == len(other.get("outputs", ()))
+
+
+def test_the_gallery_counts_lines_before_and_after():
+    rows = table(shorter.PAGE, "problem")
+    assert shorter.table() in shorter.PAGE.read_text()
+    assert len(rows) == 5
+    for link, before, after in rows:
+        assert (shorter.PAGE.parent / re.findall(r"\((.*)\)", link)[0]).is_file()
+        assert int(before) > int(after)
 
 
 def test_the_index_for_language_models_names_files_that_exist():

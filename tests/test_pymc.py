@@ -6,10 +6,10 @@ import pickle
 import arviz as az
 import numpy as np
 import pytest
-from step_laws import dmala, langevin_proposal
 from targets import Asymmetric, Target
 
 import latticework as lw
+from workshop.laws.steps import dmala, langevin_proposal
 
 pm = pytest.importorskip("pymc")
 cloudpickle = pytest.importorskip("cloudpickle")

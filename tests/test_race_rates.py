@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from step_laws import dmala, gwg, random_walk
 from targets import TARGETS
 from torch import Generator
 
@@ -26,6 +25,7 @@ from latticework.sampling.tuning.setup import (
     fit_blocks,
     quality,
 )
+from workshop.laws.steps import dmala, gwg, random_walk
 
 
 def summed(domain):

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from block_laws import block_gibbs
 from exactness import largest_z
 from torch import Generator
 
@@ -15,6 +14,7 @@ from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.rates import hidden_inputs
 from latticework.sampling.checking.host_reads import NoHostReads
 from latticework.sampling.checking.targets import Target
+from workshop.laws.blocks import block_gibbs
 
 RATED = [
     lw.RatesFPCD(0.05),

@@ -1,6 +1,7 @@
 """The search for a sampler's settings: equal budgets, honest values, and the YAML it writes."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import optuna
 import pytest
 import torch
 import yaml
+from command import command_line
 
 import latticework as lw
 from latticework.experiments.records.record import Budget
@@ -375,3 +377,16 @@ def test_a_search_without_a_result_has_no_numbers():
         "kernel": 1.0,
         "steps": 2.0,
     }
+
+
+@pytest.mark.parametrize("experiment", ["ising_sampling", "ising_acceptance"])
+def test_a_search_on_an_experiment_draws_the_figures_of_a_search(tmp_path, capsys, experiment):
+    """And none of the experiment's own, whose runs sample."""
+    words = (f"experiment={experiment}", "task=tune", "sampler=dmala", "seed=0", "scale=smoke")
+    goal = ("task.objective=acceptance", "task.goal=0.574")
+    assert command_line(*words, *goal, outputs=tmp_path) == 0
+    told = capsys.readouterr()
+    assert not re.search(r"\bfig\d\w* was not drawn", told.out + told.err)
+    drawn = {file.stem for file in tmp_path.rglob("*.png")}
+    assert "history" in drawn
+    assert drawn <= {"history", "importance"}

@@ -26,7 +26,7 @@ def independent(shape=(6,), chains=4, length=400, seed=0):
 @pytest.mark.parametrize("chains", [2, 4, 31, 32, 256])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_independent_draws_converge_with_few_chains_and_many(shape, chains):
-    log_prob, draws = independent(shape, chains, 4000 // chains)
+    log_prob, draws = independent(shape, chains, 6000 // chains)
     judged = verdict(log_prob, draws)
     assert judged.converged, judged.text
 
@@ -119,7 +119,31 @@ def test_entries_of_the_rarer_value_are_counted():
     )
 
 
-@pytest.mark.parametrize("kind", ["good", "drift", "pairs", "stuck", "slow", "alternating"])
+def test_rare_values_are_left_out_and_named():
+    """A value of a hundredth of the draws that is entered nine times has no error of its mean."""
+    log_prob, draws = independent(length=1000)
+    draws[..., [2, 4]] = 0
+    draws[0, 10:100:10, 2] = 1  # nine times
+    draws[1, 10:19, 4] = 1  # once, nine draws in one chain: R-hat would be large
+    judged = verdict(log_prob, draws)
+    assert judged.converged
+    end = "x[2] and 1 more have a value entered fewer than 10 times, too rare to be judged"
+    assert judged.text.endswith(end)
+    draws[2, 10:110:10, 2] = 1  # ten more
+    assert "x[4] has a value entered fewer than 10 times" in verdict(log_prob, draws).text
+    draws[1, 10:60, 4] = 1  # once, and more than a hundredth of the draws: slow, not rare
+    assert not verdict(log_prob, draws).converged
+
+
+def test_entries_of_many_values_that_are_all_rare_are_not_judged():
+    rng = np.random.default_rng(0)
+    draws = np.eye(900, dtype=np.float32)[rng.integers(0, 900, (4, 500, 1))]
+    text = "not judged: every entry has a value entered fewer than 10 times"
+    assert verdict(np.zeros((4, 500)), draws).text == text
+    assert verdict(rng.normal(size=(4, 500)), draws).converged  # by the log-probability alone
+
+
+@pytest.mark.parametrize("kind", ["good", "rare", "drift", "pairs", "stuck", "slow", "alternating"])
 @pytest.mark.parametrize("chains", [4, 32, 100])
 def test_the_rule_in_use_is_that_of_the_calibration(kind, chains):
     """The rows of task=calibration tell what the verdict tells."""
@@ -129,6 +153,9 @@ def test_the_rule_in_use_is_that_of_the_calibration(kind, chains):
         draws[:, :half, 3] *= draws[:, :half, 4]
     if kind == "pairs":
         draws[: chains // 2, :, 1] = draws[: chains // 2, :, 0]
+    if kind == "rare":
+        draws[..., 2] = 0
+        draws[0, 3:9, 2] = 1
     if kind == "stuck":
         draws[0], log_prob[0] = draws[0, :1], log_prob[0, 0]
     if kind == "slow":

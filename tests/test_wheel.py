@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from workshop.changed_tests import list_project_files
+
 ROOT = Path(__file__).resolve().parent.parent
 IN_THE_WAY = ("conf", "data", "experiments", "models", "run", "samplers", "sampling", "scripts")
 
@@ -18,14 +20,10 @@ def wheel(tmp_path_factory) -> Path:
     """The wheel of this checkout, built from a copy of what git tracks."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
-    for name in filter(None, listed):
-        if (ROOT / name).exists() and not name.startswith(("docs/", "tests/")):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name, follow_symlinks=False)
+    for file in list_project_files():
+        if file.parts[0] not in ("docs", "tests"):
+            (source / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, source / file, follow_symlinks=False)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True)

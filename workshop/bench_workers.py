@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.bench_contenders import CONTENDERS, BenchChains, DeclinedError, statistics
+from workshop.bench_contenders import CONTENDERS, BenchChains, DeclinedError
+from workshop.bench_models import statistics
 from workshop.bench_workloads import Workload
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")

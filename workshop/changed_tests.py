@@ -27,8 +27,23 @@ REACHES_ALL = {"command", "documented", "fakes", "kills", "snapshot", "transcrip
 def list_changed_files() -> list[Path]:
     """The files that differ from the last commit, with new ones, relative to the root."""
     changed = _run_git("diff", "--name-only", "HEAD")
-    added = _run_git("ls-files", "--others", "--exclude-standard")
-    return [Path(line) for line in changed + added]
+    return [Path(line) for line in changed] + list_new_files()
+
+
+def list_new_files() -> list[Path]:
+    """The files that git does not track yet, in folders of which it tracks some.
+
+    Other files in a checkout, such as README's target.py, are a user's and no part of the project.
+    """
+    folders = _run_git("ls-tree", "-d", "--name-only", "HEAD")
+    new = _run_git("ls-files", "--others", "--exclude-standard", "--", *folders)
+    return [Path(line) for line in new]
+
+
+def list_project_files() -> list[Path]:
+    """The files of the project that are there, tracked or new, relative to the root."""
+    files = [Path(line) for line in _run_git("ls-files")] + list_new_files()
+    return [file for file in files if (ROOT / file).exists()]
 
 
 def _run_git(*words: str) -> list[str]:

@@ -32,7 +32,7 @@ from latticework.samplers.langevin import DMALA
 from latticework.sampling.chain import capture, deep_copy, make_block
 from latticework.sampling.clock import Clock
 from latticework.sampling.devices import find_device
-from workshop.bench_contenders import model_of, sampler_of_workload
+from workshop.bench_models import model_of, sampler_of_workload
 from workshop.bench_workloads import Workload
 
 TURNS, BURST = 5, 0.3  # and about as many seconds a turn

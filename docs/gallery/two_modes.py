@@ -39,6 +39,7 @@ assert exact - plain.draws.mean() > 0.2
 # chain is then a ladder of its own.
 
 # %%
+settings["steps"] = 6000
 tempered = latticework.sample(log_prob, latticework.DMALA(0.5), temper=True, **settings)
 print(tempered)
 print(f"mean {tempered.draws.mean():.3f}, exact {exact:.3f}")

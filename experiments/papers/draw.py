@@ -22,7 +22,7 @@ import matplotlib as mpl
 import pandas as pd
 from hydra.utils import instantiate
 from matplotlib.figure import Figure
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from latticework.experiments.figures.plot import Plot
 from latticework.experiments.figures.style import mark_substitute
@@ -166,6 +166,7 @@ def draw_for_command(
         sweep = sweeps.declared_sweep(config.name, config.scale)
     else:  # an experiment outside of conf/ declares what its YAML has
         sweep = sweeps.sweep_of_command(config)
+    config = _leave_out_other_tasks(config, sweep.config)
     declared, with_other_settings = sweep.split_records(records)
     if not (declared or words):  # redrawing an experiment that has only runs with other settings
         return draw_all(config, folder, with_other_settings, OWN_RUNS_FOLDER)
@@ -176,6 +177,21 @@ def draw_for_command(
         return draw_all(config, folder, declared)
     within = f"{OWN_RUNS_FOLDER}/{run_name(words, command.skipped)}"
     return draw_all(config, folder, wanted, within, words)
+
+
+def _leave_out_other_tasks(config: DictConfig, declared: DictConfig) -> DictConfig:
+    """`config` without figures and tables that the experiment declares for another task.
+
+    `experiment=rbm_sampling task=tune` has the figures of a search, and no samples to draw.
+    """
+    if config.task._target_ == declared.task._target_:
+        return config
+    fitting = config.copy()
+    with open_dict(fitting):
+        for kind in FIGURE_GROUPS:
+            for name in declared.get(kind) or ():
+                (fitting.get(kind) or {}).pop(name, None)
+    return fitting
 
 
 def draw_all(

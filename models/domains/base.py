@@ -16,7 +16,7 @@ Two families of proposals are built from such logits:
                 the flat index site * moves + move.
 
 Where the number of ones is fixed (`Subset`), no site moves on its own: what moves are the ones,
-each to one of the empty sites.
+each to one of the empty sites. States that the user's own moves connect (`Moves`) have no others.
 """
 
 from abc import ABC, abstractmethod
@@ -50,11 +50,17 @@ class Domain(RenamedMethods, ABC):
     dim: int
     shape: tuple[int, ...]  # shape of one state
     moves: int  # number of values a site chooses among; 1 if the only move is a flip
+    draws_uniform: bool = True  # whether `uniform` gives all states the same probability
+    is_counted: bool = True  # whether the number of states is finite and known
 
     @property
     def movers(self) -> int:
         """How many things choose among `moves`: the sites, or the ones of a `Subset`."""
         return self.dim
+
+    def as_argument(self, x: Tensor) -> Tensor:
+        """The states as a function of the user's gets them."""
+        return x
 
     def of_sites(self, sites: Sequence[int], others: Tensor | None = None) -> "Domain":
         """The domain of these sites of this one, where the rest has the values `others`.

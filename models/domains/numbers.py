@@ -57,6 +57,8 @@ class Integer(Numbers):
     Chains may start at integers up to 2^23 in single precision, and 2^52 in double precision.
     """
 
+    is_counted = False
+    draws_uniform = False
     dim: int
     window: int = 1
     low: float | None = None

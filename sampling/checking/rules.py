@@ -12,6 +12,7 @@ import torch
 from torch import Generator
 from torch.utils import _pytree as pytree
 
+from latticework.models.domains import Moves
 from latticework.sampling.chain import Chain, Poisoned
 from latticework.sampling.checking.check_case import CheckCase, CheckOutcome
 from latticework.sampling.checking.host_reads import HostReadError, NoHostReads
@@ -107,6 +108,8 @@ def host_reads(case: CheckCase) -> CheckOutcome:
     try:
         with NoHostReads():
             model.log_prob(case.target.states)
+            if isinstance(model.domain, Moves):
+                model.domain.propose(case.target.states, rng)
             target_passed = True
             for _ in range(2):
                 state, _ = sampler.step(state, model, rng)

@@ -98,9 +98,9 @@ def many_sites(case: CheckCase) -> CheckOutcome:
         COPY_CHAINS_AND_STEPS,
     )
     domain, chains = target.domain, min(case.chains, chains)
-    model = Copies(target.model, ceil(MIN_MOVES_OF_COPIES / (domain.dim * domain.moves)))
-    x = model.join_states(target.draw(target.law, chains * model.copies, rng))
     try:
+        model = Copies(target.model, ceil(MIN_MOVES_OF_COPIES / (domain.dim * domain.moves)))
+        x = model.join_states(target.draw(target.law, chains * model.copies, rng))
         state = sampler.init(x, model)
     except (UnsupportedModelError, NotDifferentiableError, ValueError) as error:
         return CheckOutcome("-", str(error))

@@ -4,60 +4,44 @@
 take part. Successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification
 and Hyperparameter Optimization", AISTATS 2016) gives all the same part of the pilot's budget, keeps
 the better half and repeats this. The score is the ESS of the worst quantity for a unit of the
-budget, as in a race. Where the last two disagree about the target, or the best has not mixed, the
-best is also tried with replicas at higher temperatures.
+budget, as in a race. Where the last two disagree about the target, or the chains of the best stay
+apart, the best is also tried with replicas at higher temperatures.
 
 The choice is frozen. No draw of a pilot is part of the result.
 """
 
 import math
-import time
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
-from latticework.sampling.adaptation import AcceptanceControl, AdaptationWarning, run_adaptation
-from latticework.sampling.budget import Allowance, Unit
+from latticework.sampling.budget import Allowance, Spent
 from latticework.sampling.diagnostics import largest_r_hat
-from latticework.sampling.engine import Engine
+from latticework.sampling.engine import Engine, NotCompiledError, select_kernel
 from latticework.sampling.naming import parse_sampler, short_repr
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.setup import MIN_DRAWS, SampledRun, TuningSetup, fit_blocks
+from latticework.sampling.tuning.pilots import MAX_PILOT_R_HAT, PilotRun, Pilots
+from latticework.sampling.tuning.setup import fit_blocks
 from latticework.sampling.verdict import entry_name
 
 # Names of exact samplers, in the order in which they are taken.
 CANDIDATES = (
-    "swendsen_wang", "block_gibbs", "gibbs_sweep", "gibbs(sites=3, scan=scopes)", "gibbs", "dmala",
-    "gwg", "gibbs(sites=2, scan=random)", "locally_balanced", "random_walk",
+    "swendsen_wang", "block_gibbs", "gibbs_sweep", "metropolis_sweep",
+    "gibbs(sites=3, scan=scopes)", "gibbs", "dmala", "gwg", "gibbs(sites=2, scan=random)",
+    "locally_balanced", "random_walk",
 )  # fmt: skip
 MAX_CANDIDATES = 5
-PILOT_SHARE = 0.2  # the part of the budget that pilots may spend
+PILOT_SHARE = 0.2  # the part of the budget that pilots may spend; tempering may spend as much again
 MIN_PILOT_SECONDS = 2.0  # seconds of all pilots, where no budget is given and the run is short
-MIN_PILOT_STEPS = 200  # steps of a pilot, however slow the machine is at the moment
 MIN_CHAINS = 4
-ADAPTATION_SHARE = 0.5  # the part of the pilots' budget after which scales stay as they are
-ADAPTATION = AcceptanceControl(rounds=20)
-
-
-@dataclass(frozen=True)
-class PilotRun:
-    """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain."""
-
-    name: str
-    sampler: Sampler
-    rate: float
-    r_hat: float
-    steps: int
-    run: SampledRun | None = field(default=None, repr=False, compare=False)
+ADAPTATION_SHARE = 0.25  # the part of the pilots' budget in which acceptances choose scales
 
 
 @dataclass(frozen=True)
@@ -93,150 +77,123 @@ def choose_sampler(
 
     Raises ValueError if no candidate supports the model.
     """
-    choice = _Contest(model, x, max(chains, MIN_CHAINS), engine, seed).choose(steps, budget)
+    contest = Contest(model, x, max(chains, MIN_CHAINS), engine, seed)
+    choice = contest.choose(steps, budget)
     pilots = tuple(replace(pilot, run=None) for pilot in choice.pilots)  # their draws are no result
     return replace(choice, pilots=pilots)
 
 
-class _Contest:
-    """Pilots of candidates on one target, and what they have cost."""
+class Contest:
+    """The candidates on one target, and which of them is left."""
 
     def __init__(
         self, model: EnergyModel, x: Tensor | None, chains: int, engine: Engine, seed: int
     ) -> None:
-        chains = chains if x is None else len(x)
-        self.setup = TuningSetup(model, chains, engine=engine, x=x, pays_for_draws=True)
-        self.model, self.engine, self.seed = model, engine, seed
-        self.pilots: list[PilotRun] = []
-        self.evaluations, self.began = 0.0, time.perf_counter()
-        self._costs: dict[Any, float] = {}
+        self.model, self.engine = model, engine
+        self.pilots = Pilots(model, x, chains, engine, seed)
 
     def choose(self, steps: int, budget: Allowance | None) -> SamplerChoice:
-        candidates = self._candidates()
+        """The best candidate for that many steps, or for the budget."""
+        candidates = self.list_candidates()
         if not candidates:
             raise ValueError(
                 f"no sampler that is tried by itself supports {self.model.domain}; name one"
             )
-        unit = "seconds" if budget is None else budget.unit
         if budget is None:
-            cheapest = min(self._cost(sampler, "seconds") for sampler in candidates.values())
-            budget = Allowance(max(MIN_PILOT_SECONDS / PILOT_SHARE, steps * cheapest), "seconds")
+            costs = [self.pilots.cost(sampler, "seconds") for sampler in candidates.values()]
+            seconds = max(MIN_PILOT_SECONDS / PILOT_SHARE, steps * min(costs))
+            budget = Allowance(seconds, "seconds")
         allowed = budget.part(PILOT_SHARE)
-        for name, sampler in candidates.items():
-            if sampler.scale is not None and self._left(allowed.part(ADAPTATION_SHARE)).amount:
-                candidates[name] = self._adapt(sampler)
-        parts = max(1, math.ceil(math.log2(len(candidates)))) + 1  # rounds, and tempering
-        for_rounds = self._left(allowed)
-        left = list(candidates.items())
-        while True:
-            share = for_rounds.part(1 / (parts * len(left)))
-            measured = [self._measure(name, sampler, share) for name, sampler in left]
-            measured.sort(key=lambda pilot: -pilot.rate)
-            if len(left) <= 2:
-                break
-            left = [(each.name, each.sampler) for each in measured[: math.ceil(len(left) / 2)]]
-        best = measured[0]
-        apart = self._disagreement(measured[:2])
-        if apart or not best.r_hat <= largest_r_hat(self.setup.chains):
-            best = self._try_tempering(best, for_rounds.part(1 / parts), bool(apart))
-        seconds = time.perf_counter() - self.began
+        self._adapt_scales(candidates, allowed.part(ADAPTATION_SHARE))
+        first, *behind = self._halve(candidates, allowed.part(1 - ADAPTATION_SHARE))
+        apart = self._disagreement([first, *behind])
+        best = first
+        if apart or not first.r_hat <= MAX_PILOT_R_HAT:
+            best = self._try_tempering(first, allowed, bool(apart))
         return SamplerChoice(
-            best.sampler, tuple(self.pilots), unit, seconds, self.evaluations, apart
-        )
+            best.sampler, tuple(self.pilots.runs), budget.unit, self.pilots.seconds,
+            self.pilots.evaluations, apart,
+        )  # fmt: skip
 
-    def _left(self, allowed: Allowance) -> Allowance:
-        """The part of an allowance that is not spent yet."""
-        seconds = time.perf_counter() - self.began
-        evaluations = self.evaluations / self.setup.chains
-        return allowed.subtract({"seconds": seconds, "evaluations": evaluations})
-
-    def _cost(self, sampler: Sampler, unit: Unit) -> float:
-        """The cost of a step, measured once for a sampler whatever its scale."""
-        key = self._cost_key(sampler, unit)
-        if key not in self._costs:
-            self._costs[key] = self.setup.cost(sampler, unit)
-        return self._costs[key]
-
-    def _cost_key(self, sampler: Sampler, unit: Unit) -> tuple[Any, ...]:
-        """The key of a sampler's cost, which its scale hardly changes."""
-        return type(sampler), getattr(sampler, "sites", 0), unit
-
-    def _candidates(self) -> dict[str, Sampler]:
+    def list_candidates(self) -> dict[str, Sampler]:
         """The samplers that take part, by name."""
         taken: dict[str, Sampler] = {}
         for name in CANDIDATES:
             sampler, _ = fit_blocks(parse_sampler(name), {}, self.model)
             if sampler in taken.values() or why_unsupported(sampler, self.model):
                 continue
+            if self.engine == "compiled" and not self._has_kernel(sampler):
+                continue
             taken[name] = sampler
             if len(taken) == MAX_CANDIDATES:
                 break
         return taken
 
-    def _adapt(self, sampler: Sampler) -> Sampler:
-        """The sampler with the scale that its acceptance chooses."""
-        rng = Generator().manual_seed(self.seed)
-        x = self.setup.draw_starts(rng)
-        each = self._cost(sampler, "evaluations") * len(x)
-        self.evaluations += each * ADAPTATION.steps * ADAPTATION.rounds
-        with warnings.catch_warnings(action="ignore", category=AdaptationWarning):
-            return run_adaptation(ADAPTATION, sampler, self.model, x, rng, self.engine).sampler
+    def _has_kernel(self, sampler: Sampler) -> bool:
+        try:
+            select_kernel(sampler, self.model, self.engine)
+        except NotCompiledError:
+            return False
+        return True
 
-    def _measure(self, name: str, sampler: Sampler, allowed: Allowance) -> PilotRun:
-        """A pilot of one candidate; its rate is 0 if the budget is too short to tell."""
-        cost = self._cost(sampler, allowed.unit)
-        if allowed.unit == "seconds":
-            steps = max(MIN_PILOT_STEPS, int(allowed.amount / cost))
-        else:
-            steps = self.setup.steps_for(sampler, allowed)
-        pilot = PilotRun(name, sampler, 0.0, math.inf, steps)
-        if steps >= MIN_DRAWS:
-            run, quality = self.setup.measure_run(sampler, steps, self.seed + len(self.pilots))
-            self.evaluations += run.result.evaluations
-            if allowed.unit == "seconds":  # where other work slows one of the two, the other counts
-                cost = min(cost, run.result.seconds / run.steps)
-                self._costs[self._cost_key(sampler, "seconds")] = cost
-            rate = quality.worst / (run.steps * cost)
-            pilot = PilotRun(name, sampler, rate, quality.r_hat, run.steps, run)
-        self.pilots.append(pilot)
-        return pilot
+    def _adapt_scales(self, candidates: dict[str, Sampler], allowed: Allowance) -> None:
+        """Choose the scales of those that have one, at equal cost."""
+        scaled = [name for name, sampler in candidates.items() if sampler.scale is not None]
+        for name in scaled:
+            candidates[name] = self.pilots.adapt(candidates[name], allowed.part(1 / len(scaled)))
+
+    def _halve(self, candidates: dict[str, Sampler], allowed: Allowance) -> list[PilotRun]:
+        """The last pilots of the last two, the better one first; of one, if there is no other.
+
+        Each round plans with what the earlier ones left; they took longer where other work began.
+        """
+        rounds = max(1, math.ceil(math.log2(len(candidates))))
+        before, left = self.pilots.spent, list(candidates.items())
+        measured: list[PilotRun] = []
+        for later in range(rounds, 0, -1):
+            spent: Spent = {unit: now - before[unit] for unit, now in self.pilots.spent.items()}
+            unspent = allowed.subtract(spent)
+            if measured and not unspent.amount:
+                break
+            share = unspent.part(1 / (later * len(left)))
+            measured = [self.pilots.measure(name, sampler, share) for name, sampler in left]
+            measured.sort(key=lambda pilot: -pilot.rate)
+            left = [(each.name, each.sampler) for each in measured[: math.ceil(len(left) / 2)]]
+        return measured[:2]
 
     def _disagreement(self, pilots: Sequence[PilotRun]) -> str:
         """In what the pilots disagree about the target; "" if they agree or one has no run."""
-        runs = [pilot.run for pilot in pilots if pilot.run is not None]
-        if len(runs) < 2:
+        if len(pilots) < 2 or any(pilot.run is None for pilot in pilots):
             return ""
-        seen = [self._summary(pilot) for pilot in pilots]
         shape = self.model.domain.shape
         entries = [entry_name(index, None) for index in np.ndindex(*shape)]
+        seen = [summarise(pilot) for pilot in pilots]
         return "; ".join(disagreements(seen, ["the log-probability", *entries]))
-
-    def _summary(self, pilot: PilotRun) -> ChainSummary:
-        assert pilot.run is not None
-        result = pilot.run.result
-        log_prob = result.log_prob.double()
-        means = torch.cat(
-            (log_prob.mean(1, keepdim=True), result.draws.double().mean(1).flatten(1)), -1
-        )
-        mixed = pilot.r_hat <= largest_r_hat(len(log_prob))
-        effective = min(float(log_prob.numel()), pilot.rate * pilot.steps)
-        return ChainSummary(
-            pilot.name, mixed, means.numpy(), log_prob[:, -1].numpy(), float(log_prob.max()),
-            effective,
-        )  # fmt: skip
 
     def _try_tempering(self, best: PilotRun, allowed: Allowance, apart: bool) -> PilotRun:
         """The tempered sampler where it is better, or agrees with itself where others disagree."""
-        tempered = Tempered(best.sampler, learn_base=True)
-        if why_unsupported(tempered, self.model):
+        if why_unsupported(Tempered(best.sampler, levels=2, rounds=1), self.model):
             return best
-        steps = tempered.learning_steps / self.setup.chains  # as each of them pays
-        learning = steps * self._cost(tempered, allowed.unit)
-        allowed = Allowance(max(0.0, allowed.amount - learning), allowed.unit)
         try:
-            pilot = self._measure(f"tempered {best.name}", tempered, allowed)
+            pilot = self.pilots.temper(best, allowed)
         except ValueError:  # a target that cannot be softened
             return best
-        limit = largest_r_hat(self.setup.chains)
-        doubtful = apart or not best.r_hat <= limit
-        return pilot if pilot.rate > best.rate or (doubtful and pilot.r_hat <= limit) else best
+        if pilot is None:
+            return best
+        agrees = pilot.r_hat <= largest_r_hat(self.pilots.setup.chains)
+        return pilot if pilot.rate > best.rate or (apart and agrees) else best
+
+
+def summarise(pilot: PilotRun) -> ChainSummary:
+    """The target as the chains of a pilot saw it."""
+    assert pilot.run is not None
+    result = pilot.run.result
+    log_prob = result.log_prob.double()
+    means = torch.cat(
+        (log_prob.mean(1, keepdim=True), result.draws.double().mean(1).flatten(1)), -1
+    )
+    mixed = pilot.r_hat <= largest_r_hat(len(log_prob))
+    effective = min(float(log_prob.numel()), pilot.ess)
+    return ChainSummary(
+        pilot.name, mixed, means.numpy(), log_prob[:, -1].numpy(), float(log_prob.max()), effective
+    )

@@ -18,7 +18,7 @@ import torch
 from torch import Generator
 
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Integer
+from latticework.models.domains import Integer, Moves
 from latticework.samplers.base import Sampler, UnsupportedModelError
 from latticework.samplers.sums import MultiStepSampler
 from latticework.sampling.budget import Allowance, Spent, Unit
@@ -298,7 +298,7 @@ def fit_blocks(sampler: Sampler, space: Space, model: EnergyModel) -> tuple[Samp
     if sites is None:
         return sampler, space
     max_sites = model.domain.dim
-    if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer):
+    if not hasattr(sampler, "radius") and not isinstance(model.domain, Integer | Moves):
         max_sites = min(max_sites, max(1, int(math.log(PATTERNS, len(model.domain.values())))))
     sampler = with_fields(sampler, {"sites": min(sites, max_sites)})
     if "sites" in space:

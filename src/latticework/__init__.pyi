@@ -70,6 +70,7 @@ from latticework.models.domains import (
     Domain as Domain,
     Integer as Integer,
     Mixed as Mixed,
+    Moves as Moves,
     Ordinal as Ordinal,
     Subset as Subset,
 )

@@ -12,7 +12,8 @@ from rich.console import Console
 from latticework.experiments.papers.docs_pages import bench_page
 from workshop import bench
 from workshop import plain_reference as plain
-from workshop.bench_contenders import Eager, missing, model_of, plain_model
+from workshop.bench_contenders import Eager, missing
+from workshop.bench_models import model_of, plain_model
 from workshop.bench_workers import RemoteWorker, Worker, cores, limited
 from workshop.bench_workloads import Workload, chosen
 

@@ -6,6 +6,7 @@ import pytest
 import latticework as lw
 from latticework.sampling.checking.targets import Target
 from workshop import exact_efficiency as efficiency
+from workshop.laws import steps, variants
 
 
 def of(kernel, target):
@@ -42,10 +43,30 @@ def test_closed_classes_are_infinite():
     assert found.classes == 2
     assert np.isinf(found.inefficiency).all()
     target = Target(lw.Graph([[i, (i + 1) % 4] for i in range(4)], 0.5))
-    for name, kernel in efficiency.kernels().items():
+    for name, kernel in efficiency.kernels_for(target).items():
         found = of(kernel, target)
         assert found.classes == 1, name
         assert (found.inefficiency > 0).all(), name
+
+
+def test_variants_keep_the_target_and_are_those_kernels_where_they_should_be():
+    """Exact differences are gradients on a pairwise model; Barker's flip of one site is p(y)."""
+    pairwise = efficiency.efficiency_targets(4)["spin glass with a field"]
+    rbm = efficiency.efficiency_targets(4)["RBM with three hidden units"]
+    dmala = lw.DMALA(0.5)
+    for target in (pairwise, rbm):
+        exact = variants.dmala_exact_differences(dmala, target).after[0]
+        barker = variants.locally_balanced_barker(lw.LocallyBalanced(), target).after[0]
+        for matrix in (exact, barker):
+            np.testing.assert_allclose(matrix.sum(1), 1)
+            np.testing.assert_allclose(target.law @ matrix, target.law, atol=1e-12)
+        same = np.allclose(exact, steps.dmala(dmala, target).after[0], atol=1e-6)
+        assert same is (target is pairwise)
+    one = Target(lw.Graph([[0, 1]], 0.0, [0.3, 0.3]))
+    ahead = variants.locally_balanced_barker(lw.LocallyBalanced(), one).after[0]
+    low = int((one.z.sum(1) == 0).argmax())
+    assert ahead[low].sum() == pytest.approx(1)
+    assert ahead[low, one.z.sum(1) == 1] == pytest.approx(0.5)  # the two flips are alike
 
 
 @pytest.mark.slow

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_texts import SENTENCES, write_texts
 
 import workshop.mini_bert.training as training
 from latticework.data.files import DamagedFileError
 from latticework.data.sentences import Sentences, normalise
 from latticework.experiments.runs.run import Run
 from latticework.models.masked_lm import MaskedLM, untrained
+from tests.made_texts import SENTENCES, write_texts
 from workshop.mini_bert.corpus import Corpus, Text, sentences_of
 from workshop.mini_bert.training import corrupt, main, pad, plan_batches, rate
 from workshop.mini_bert.word_pieces import (

@@ -11,7 +11,8 @@ from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
-from workshop.bench_contenders import CONTENDERS, _jax, edges_of, model_of
+from workshop.bench_contenders import CONTENDERS, _jax
+from workshop.bench_models import edges_of, model_of
 from workshop.bench_workloads import STEP_SIZES, Workload
 from workshop.peers import limits
 from workshop.peers.plain_numba import Lattices

@@ -124,6 +124,7 @@ def describe_run(
 ) -> dict[str, Any]:
     """The statistics that rules read, without the truth, by the names of the columns.
 
+    Columns `judged_...` leave out values that are too rare to be judged (`diagnostics.find_rare`).
     `values` are the quantities `[chains, draws, n]` of `kind` `[n]`, `draws` the states.
     """
     chains, length = log_prob.shape
@@ -132,10 +133,14 @@ def describe_run(
     frozen = still.all(1) & (log_prob == log_prob[:, :1]).all(1)
     of_sites = still.reshape(chains, draws.shape[2], -1).all(2)[~frozen]
     rare = diagnostics.count_rare_entries(values[..., kind == SITES])
+    judged = ~diagnostics.find_rare(values) | (kind == ENERGY)
+    mixing = _measure_mixing(values[..., judged], kind[judged])
     return {
         "chains": chains,
         "draws": length,
         **_measure_mixing(values, kind),
+        **{f"judged_{name}": number for name, number in mixing.items()},
+        "rare": (~judged).sum(),
         "frozen": frozen.sum(),
         "still_sites": of_sites.any(0).sum(),
         "entries": np.fmin.reduce(rare, initial=np.inf),
@@ -172,6 +177,7 @@ def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, Any]
     """
     error = np.abs(values.mean((0, 1)) - truth.mean)
     mcse = diagnostics.quantities(values, ["mcse_mean"])["mcse_mean"]
+    rare = diagnostics.find_rare(values) & (truth.kind != ENERGY)
     spread = np.sqrt(mcse**2 + truth.error**2)
     known = np.isfinite(spread) & (spread > 0)
     z = np.divide(error, spread, where=known, out=np.zeros(len(error)))
@@ -181,6 +187,7 @@ def _measure_errors(values: NDArray[np.float64], truth: Truth) -> dict[str, Any]
         chosen = truth.kind == kind
         columns |= {
             f"z_{name}": z[chosen].max(initial=0),
+            f"judged_z_{name}": z[chosen & ~rare].max(initial=0),
             f"share_{name}": share[chosen].max(initial=0),
             f"intervals_{name}": (chosen & known).sum(),
             f"covering_{name}": (chosen & known & (z <= COVERING)).sum(),

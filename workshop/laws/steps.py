@@ -7,10 +7,10 @@ with `samplers` and `latticework.models.domains`.
 import itertools
 from collections.abc import Callable, Iterable
 from math import inf, isinf
+from typing import Any
 
 import numpy as np
 import torch
-from block_laws import normalised_or_stay
 
 import latticework as lw
 from latticework.sampling.checking.law import (
@@ -22,6 +22,7 @@ from latticework.sampling.checking.law import (
     one_site_weights,
 )
 from latticework.sampling.checking.targets import Target
+from workshop.laws.blocks import normalised_or_stay
 
 # Proposals and their correction.
 
@@ -55,10 +56,11 @@ def dula(sampler: lw.DULA, target: Target) -> Law:
 
 def stochastic_dula(sampler: lw.StochasticDULA, target: Target) -> Law:
     """The mean of DULA's law over all minibatches, each with the gradient of its own rows."""
-    rows, plain = target.model.rows, lw.DULA(sampler.step_size)
+    model: Any = target.model
+    plain = lw.DULA(sampler.step_size)
     parts = [
-        dula(plain, Target(target.model.minibatch(torch.tensor(batch)))).after[0]
-        for batch in itertools.combinations(range(rows), sampler.batch)
+        dula(plain, Target(model.minibatch(torch.tensor(batch)))).after[0]
+        for batch in itertools.combinations(range(model.rows), sampler.batch or model.rows)
     ]
     return Law([np.mean(parts, axis=0)], np.ones(len(target.z)))
 
@@ -171,7 +173,7 @@ def pafs(sampler: lw.PAFS, target: Target) -> Law:
         numbers = lengths(sampler, target)
         for x in range(size):
             for number in numbers:
-                for moves in itertools.permutations(np.flatnonzero(weights[x]), number):
+                for moves in itertools.permutations(np.flatnonzero(weights[x]).tolist(), number):
                     sites = [site[x, y] for y in moves]
                     if len(set(sites)) < number:
                         continue
@@ -309,7 +311,7 @@ def driven(
 
 
 def auxiliary(sampler: lw.AVG | lw.PAVG | lw.DHAMS, target: Target) -> Law:
-    """z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
+    """Z ~ N(R x, I), then y by exp((grad - M x + R z)'y - delta / 2 |y|^2).
 
     Rhodes and Gutmann: R^2 = M + delta I, where M is 0 for AVG and near the Hessian for PAVG. Zhou
     and Tan: M = 0, and the noise is a momentum that the gradients at both ends turn.

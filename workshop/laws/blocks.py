@@ -35,7 +35,9 @@ def over_scans(sampler: Any, target: Target, kernel: Callable[..., Matrix]) -> L
             [order[i : i + sites] for i in firsts] for order in itertools.permutations(range(dim))
         ]
     elif sampler.scan == "scopes":
-        orders = [[tuple(block)] for block in target.model.scopes(sites).tolist()]
+        scopes = target.model.scopes(sites)
+        assert scopes is not None  # else the sampler refuses the model
+        orders = [[tuple(block)] for block in scopes.tolist()]
     kernels = {block: kernel(block) for block in {block for order in orders for block in order}}
     products = [
         list(itertools.accumulate((kernels[b] for b in order), np.matmul)) for order in orders
@@ -60,9 +62,16 @@ def normalised_or_stay(weights: Matrix) -> Matrix:
     return normalise_rows(weights + np.diag(stays))
 
 
+def sites_by_colour(target: Target) -> list[int]:
+    """The sites, class of colour by class."""
+    colours = target.model.colours()
+    assert colours is not None  # else the sampler refuses the model
+    return colours.argsort(stable=True).tolist()
+
+
 def gibbs_sweep(sampler: lw.GibbsSweep, target: Target) -> Law:
     """One site after the other, class by class; sites of a class may have any order."""
-    order = target.model.colours().argsort(stable=True).tolist()
+    order = sites_by_colour(target)
     blocks = SimpleNamespace(sites=1, scan="given", orders=[[(site,) for site in order]])
     return Law(gibbs(blocks, target).after[-1:])
 
@@ -73,7 +82,7 @@ def metropolis_sweep(sampler: lw.MetropolisSweep, target: Target) -> Law:
     Where 1 - p(v) and 1 - p(w) are equal to within one per cent, 7/8 as often.
     """
     after = np.eye(len(target.z))
-    for site in target.model.colours().argsort(stable=True).tolist():
+    for site in sites_by_colour(target):
         given = np.zeros_like(after)
         for x, y in itertools.product(range(len(target.z)), repeat=2):
             if set(target.sites_changed(x, y)) <= {site}:

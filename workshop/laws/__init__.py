@@ -1,0 +1,1 @@
+"""The laws of samplers' steps, written from the papers and by enumeration, not by our kernels."""
