@@ -118,12 +118,12 @@ class DLMCLatticeTwin(AllSitesLatticeTwin):
             rate = gains / 2 if sampler.balancing == "sqrt" else gains - log_z
             log_flow = np.log(sampler.time) + rate - (gains - log_z)
             if isinstance(sampler, DLMC):
-                kept = -np.exp(log_flow)
-                moved = np.log(-np.expm1(kept))
+                stayed = -np.exp(log_flow)
+                moved = np.log(-np.expm1(stayed))
             else:
                 moved = np.minimum(log_flow, 0)
-                kept = np.log(-np.expm1(moved))
-            logits = gains + moved - np.logaddexp(gains + kept, 0)
+                stayed = np.log(-np.expm1(moved))
+            logits = gains + moved - np.logaddexp(gains + stayed, 0)
         return [FlipLogits(form.kind, logits, logits - gains / 2)]
 
 

@@ -171,9 +171,9 @@ def rescale(weights, logs, starts, c):
 def shift(order, place, starts, c, i, k, step):
     """Move site `i` from class `k` to the next (step 1) or the previous one (-1): one swap."""
     boundary = starts[c, k + 1] - 1 if step > 0 else starts[c, k]
-    at, other = place[c, i], order[c, boundary]
-    order[c, at], order[c, boundary] = other, i
-    place[c, other], place[c, i] = at, boundary
+    at, swapped = place[c, i], order[c, boundary]
+    order[c, at], order[c, boundary] = swapped, i
+    place[c, swapped], place[c, i] = at, boundary
     if step > 0:
         starts[c, k + 1] -= 1
     else:

@@ -28,10 +28,10 @@ def fault_of(folder: Path) -> str:
         missing = [part for part in (folder, *folder.parents) if not part.exists()]
         for part in reversed(missing):
             part.mkdir(mode=0o700, exist_ok=True)
-        found = folder.stat()
-        if found.st_uid != os.geteuid():
+        status = folder.stat()
+        if status.st_uid != os.geteuid():
             return f"{folder} belongs to another user, whose code is not run"
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return f"other users can write {folder}, and their code is not run"
         for parent in folder.resolve().parents:
             if why := _fault_of_parent(parent):
@@ -42,12 +42,12 @@ def fault_of(folder: Path) -> str:
 
 
 def _fault_of_parent(parent: Path) -> str:
-    found = parent.stat()
-    if found.st_uid not in (os.geteuid(), 0):
+    status = parent.stat()
+    if status.st_uid not in (os.geteuid(), 0):
         return f"{parent} belongs to another user, who could put other code there"
     writers = stat.S_IWOTH  # and a group, unless it is the user's own
-    if found.st_gid != os.getegid():
+    if status.st_gid != os.getegid():
         writers |= stat.S_IWGRP
-    if found.st_mode & writers and not found.st_mode & stat.S_ISVTX:
+    if status.st_mode & writers and not status.st_mode & stat.S_ISVTX:
         return f"other users can write {parent}, and could put other code there"
     return ""

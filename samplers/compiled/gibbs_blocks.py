@@ -273,9 +273,9 @@ def rbm_turn(form, coupling, step, own, row, to, k):
     new_off = own[to, 2 * hidden :]
     for j in range(hidden):
         new_inputs[j] = inputs[j] + pace * weight[j]
-        risen, rest = on[j] * rise[j], off[j]
-        scale = np.float32(1) / (risen + rest)
-        new_on[j], new_off[j] = risen * scale, rest * scale
+        risen, fallen = on[j] * rise[j], off[j]
+        scale = np.float32(1) / (risen + fallen)
+        new_on[j], new_off[j] = risen * scale, fallen * scale
     for m in range(step.shape[1]):
         step[to, m] = step[row, m]
     step[to, k] = -pace

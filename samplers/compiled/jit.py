@@ -165,7 +165,7 @@ def _share(calls: Sequence[Callable[[], Any]], threads: int) -> None:
         for call in calls[thread::threads]:
             call()
 
-    others = [_pool.submit(part, i) for i in range(1, threads)] if _pool else []
+    futures = [_pool.submit(part, i) for i in range(1, threads)] if _pool else []
     part(0)
-    for other in others:
-        other.result()
+    for future in futures:
+        future.result()

@@ -42,8 +42,8 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
             return builder.load(builder.gep(pointer, [index]))
 
         def fill_lanes_with(value):
-            one = builder.insert_element(ANY, value, ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(one, ANY, FIRST)
+            first = builder.insert_element(ANY, value, ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(first, ANY, FIRST)
 
         def add(k, total):
             word = load(states, builder.zext(load(sites, k), INDEX))
@@ -53,12 +53,12 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
 
         totals = [cgutils.alloca_once_value(builder, ZERO) for _ in range(APART)]
         builder.store(fill_lanes_with(base), totals[0])
-        step, one = ir.Constant(INDEX, APART), ir.Constant(INDEX, 1)
+        step, single = ir.Constant(INDEX, APART), ir.Constant(INDEX, 1)
         whole = builder.sub(stop, builder.urem(builder.sub(stop, start), step))
         with cgutils.for_range_slice(builder, start, whole, step, INDEX) as (k, _):
             for part, total in enumerate(totals):
                 add(builder.add(k, ir.Constant(INDEX, part)), total)
-        with cgutils.for_range_slice(builder, whole, stop, one, INDEX) as (k, _):
+        with cgutils.for_range_slice(builder, whole, stop, single, INDEX) as (k, _):
             add(k, totals[0])
         result = builder.load(totals[0])
         for total in totals[1:]:

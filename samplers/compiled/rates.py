@@ -97,8 +97,8 @@ def rates_gibbs(
                 for j in range(hidden):
                     z = inputs[j]
                     rare = sigmoid32(-abs(z))  # the smaller of both probabilities
-                    one = is_below(words[j], rare) != (z > 0)
-                    h[j] = np.float32(one) + np.float32(0) * rare  # NaN stays NaN
+                    is_on = is_below(words[j], rare) != (z > 0)
+                    h[j] = np.float32(is_on) + np.float32(0) * rare  # NaN stays NaN
                 multiply(both, h, above)
                 fill(words, keys[t], c, 2 * update + 1)
                 for i in range(visible):

@@ -56,12 +56,12 @@ def random(blocks, keys, order):
     for t in range(blocks.shape[0]):
         for k in range(sites):
             word, _, _, _ = philox(np.uint32(k), SHARED, np.uint32(0), np.uint64(keys[t]))
-            other = k + np.int64(unit(word) * (dim - k))
-            order[k], order[other] = order[other], order[k]
-            blocks[t, k], swapped[k] = order[k], other
+            place = k + np.int64(unit(word) * (dim - k))
+            order[k], order[place] = order[place], order[k]
+            blocks[t, k], swapped[k] = order[k], place
         for k in range(sites - 1, -1, -1):
-            other = swapped[k]
-            order[k], order[other] = order[other], order[k]
+            place = swapped[k]
+            order[k], order[place] = order[place], order[k]
 
 
 @kernel
@@ -73,8 +73,8 @@ def shuffled(blocks, keys, position, order):
             at = 0
         for k in range(blocks.shape[1]):
             word, _, _, _ = philox(np.uint32(k), SHARED, np.uint32(0), np.uint64(keys[t]))
-            other = at + np.int64(unit(word) * (dim - at))
-            order[at], order[other] = order[other], order[at]
+            place = at + np.int64(unit(word) * (dim - at))
+            order[at], order[place] = order[place], order[at]
             blocks[t, k] = order[at]
             at += 1
     position[0] = at

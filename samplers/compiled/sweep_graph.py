@@ -48,8 +48,8 @@ class GraphSweepState(NamedTuple):
 @dataclass(frozen=True)
 class GraphSweepTwin(GroupTwin):
     def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
-        kept = x.shape[1] if len(x) == 1 else 0
-        state = GraphSweepState(x, x.new_empty(len(x), kept, dtype=torch.float64))
+        sites = x.shape[1] if len(x) == 1 else 0
+        state = GraphSweepState(x, x.new_empty(len(x), sites, dtype=torch.float64))
         if len(x) == 1:
             renew_all(0, 1, form, x.numpy(), state.fields.numpy())
         return state
@@ -251,14 +251,14 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
         for k in range(classes.shape[0] - 1):
             for begin in range(classes[k], classes[k + 1], CHUNK):
                 size = min(CHUNK, classes[k + 1] - begin)
-                found = decide(
+                flips = decide(
                     flipped, some, metropolis, now, fields, words, order, begin, size, four
                 )
-                for f in range(found):
+                for f in range(flips):
                     i = flipped[f]
                     add_change(form, fields, i, now[i], np.float32(1) - now[i])
                     now[i] = np.float32(1) - now[i]
-                sums.changed[0] += found
+                sums.changed[0] += flips
                 four += (size + 3) // 4
         add_chain(sums, x, 0, t - keys.shape[0])
 
@@ -290,8 +290,8 @@ def decide(flipped, some, metropolis, now, fields, words, order, begin, rows, fo
             odds[m] = np.float32(rare if likely == value[m] else usual)
         else:
             odds[m] = np.float32(np.float32(draw_bit(word, odds[m])) != value[m])
-    found = np.uint64(0)
+    count = np.uint64(0)
     for m in range(np.uint64(rows)):
-        flipped[found] = np.uint64(order[np.uint64(begin) + m])
-        found += np.uint64(odds[m])
-    return found
+        flipped[count] = np.uint64(order[np.uint64(begin) + m])
+        count += np.uint64(odds[m])
+    return count

@@ -53,8 +53,8 @@ def pairs_of(form: SweepForm) -> Pairs:
 
 def couplings_of(forms: Sequence[SweepForm]) -> NDArray[np.float32]:
     """The coupling at each place of the rows, or the one that all have: a row for each form."""
-    found = np.array([np.atleast_1d(form.coupling) for form in forms], np.float32)
-    return found[:, :1] if (found == found[:, :1]).all() else found
+    couplings = np.array([np.atleast_1d(form.coupling) for form in forms], np.float32)
+    return couplings[:, :1] if (couplings == couplings[:, :1]).all() else couplings
 
 
 @dataclass(frozen=True)
@@ -340,13 +340,13 @@ def replace(now, new, changed, block):
 
 def potts_values(form: SweepForm, x: Tensor) -> Tensor:
     """Log f, `[chains]`, at states `[chains, sites * q]`."""
-    found, pairs, coupling = np.empty(len(x)), pairs_of(form), couplings_of([form])[0]
-    sum_values(pairs.starts, pairs.neighbours, coupling, form.bias, x.numpy(), found)
-    return torch.from_numpy(found)
+    values, pairs, coupling = np.empty(len(x)), pairs_of(form), couplings_of([form])[0]
+    sum_values(pairs.starts, pairs.neighbours, coupling, form.bias, x.numpy(), values)
+    return torch.from_numpy(values)
 
 
 @kernel
-def sum_values(starts, neighbours, coupling, bias, x, found):
+def sum_values(starts, neighbours, coupling, bias, x, values):
     """The sum of `bias` at the values of the sites, and of couplings over equal neighbours."""
     sites, q = bias.shape
     rows, now = np.arange(x.shape[0]), np.empty((sites, WIDE), np.uint8)
@@ -363,7 +363,7 @@ def sum_values(starts, neighbours, coupling, bias, x, found):
             for v in range(q):
                 add_bias(own, now[i], np.uint8(v), bias[i, v])
         for c in range(tile.shape[0]):
-            found[start + c] = own[c] + equal[c] / 2
+            values[start + c] = own[c] + equal[c] / 2
 
 
 @lean

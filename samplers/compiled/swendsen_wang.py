@@ -81,7 +81,7 @@ def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
     words = np.empty((edges.shape[0] + 3) // 4 * 4, np.uint32)
     draws = np.empty((sites + 3) // 4 * 4, np.uint32)
     parent, total = np.empty(sites, np.int32), np.empty((sites, q), np.float64)
-    steps, kept = keys.shape[0], sums.trace.shape[0]
+    steps, traced = keys.shape[0], sums.trace.shape[0]
     for c in range(first, last):
         now = values[c]
         for t in range(steps):
@@ -89,7 +89,7 @@ def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
             fill(draws, keys[t], c, 1)
             join(parent, now, words, threshold, edges)
             sums.changed[c] += redraw(now, parent, total, fields, draws)
-            if sums.total.shape[0] or (t >= steps - kept and c < sums.trace.shape[1]):
+            if sums.total.shape[0] or (t >= steps - traced and c < sums.trace.shape[1]):
                 write(x[c], now, width)
                 add_chain(sums, x, c, t - steps)
         write(x[c], now, width)

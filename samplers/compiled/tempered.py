@@ -184,8 +184,8 @@ def tempered_twin(sampler: Tempered, twin: Any, model: EnergyModel) -> TemperedT
             "couplings and biases of -inf have a finite price below b = 1, which the forms of "
             "compiled kernels do not have, so tempering runs eagerly"
         )
-    own = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
-    return TemperedTwin(**{**own, "learn_base": None}, twin=twin)
+    settings = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
+    return TemperedTwin(**{**settings, "learn_base": None}, twin=twin)
 
 
 _scaled: list[
@@ -201,8 +201,8 @@ def _twins(
     if not scales:
         return (twin,) * levels
     if not (_scaled and _scaled[0][0] is twin and _scaled[0][1] == scales):
-        own = [replace(twin.sampler, **{twin.sampler.scale: scale}) for scale in scales]
-        _scaled[:] = [(twin, scales, tuple(replace(twin, sampler=each) for each in own))]
+        samplers = [replace(twin.sampler, **{twin.sampler.scale: scale}) for scale in scales]
+        _scaled[:] = [(twin, scales, tuple(replace(twin, sampler=each) for each in samplers))]
     return _scaled[0][2]
 
 
