@@ -38,9 +38,9 @@ POTTS = (PottsLatticeForm, PottsPairForm)
 FIELDS = (GraphForm, PairForm, PottsGraphForm, *POTTS)
 SWEPT = (PottsLatticeForm, PottsGraphForm)
 CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
-# Samplers, forms, and the module and class of their twin. Where several are listed, the first one
-# that does not refuse serves. A module is imported when it is needed: all of them together take
-# half a second.
+# Samplers, forms, and the module and class of their twin. If several are listed, a later one serves
+# where those before it refuse. A module is imported when it is needed: all of them together
+# take half a second.
 ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "all_sites_lattice.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
