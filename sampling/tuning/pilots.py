@@ -30,7 +30,10 @@ TIMED_STEPS, TIMED_BLOCKS = 2, 3  # steps of a block and blocks, which give a fi
 
 @dataclass(frozen=True)
 class PilotRun:
-    """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain."""
+    """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain.
+
+    An ESS of as many as there are chains is taken off before, because starts have it.
+    """
 
     name: str
     sampler: Sampler
@@ -126,7 +129,9 @@ class Pilots:
             if allowed.unit == "seconds":  # where other work slows one of the two, the other counts
                 cost = min(cost, run.result.seconds / run.steps)
                 self._costs[self._cost_key(sampler, "seconds")] = cost
-            rate = quality.score / (run.steps * cost)
+            # Chains that stay apart have an ESS of about their number, which steps do not add to.
+            gained = max(0.0, quality.worst - self.setup.chains) + quality.score - quality.worst
+            rate = gained / (run.steps * cost)
             pilot = PilotRun(name, sampler, rate, quality.r_hat, run.steps, quality.worst, run)
             self._last_by_name[name] = pilot
         self.runs.append(pilot)
