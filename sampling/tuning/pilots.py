@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.ladder import LEARNING_LADDERS, MIN_LEVELS
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import AcceptanceControl, AdaptationWarning, run_adaptation
 from latticework.sampling.budget import Allowance, Spent, Unit
@@ -154,13 +153,12 @@ class Pilots:
         None where learning would take more than half of what is allowed.
         """
         tempered = Tempered(best.sampler, learn_base=True)
-        rounds = tempered.learning_steps / LEARNING_LADDERS
-        replicas = LEARNING_LADDERS * MIN_LEVELS
+        steps, replicas = 2**tempered.rounds - 1, tempered.learning_replicas
         if allowed.unit == "seconds":
-            learning = rounds * self._time_step(best.sampler, replicas)
+            learning = steps * self._time_step(best.sampler, replicas)
         else:
             each = self.cost(best.sampler, "evaluations")
-            learning = rounds * replicas * each / self.setup.chains
+            learning = steps * replicas * each / self.setup.chains
         if learning > allowed.amount / 2:
             return None
         fields, spent = self.setup.learn_fields(tempered)
