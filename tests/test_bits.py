@@ -12,16 +12,14 @@ import sys
 import numpy as np
 import pytest
 import torch
+from lattice_loop import LANES, Loop, uniforms
 from numpy.typing import NDArray
-from test_compiled_lattice import Loop
 from torch import Generator
 
 import latticework as lw
 from latticework.models.forms import temper_form
 from latticework.samplers.compiled.bits import (
-    PAST_SEEDS,
     PLANES,
-    SEEDS,
     STORED_PLANES,
     TERMS,
     Chances,
@@ -29,15 +27,14 @@ from latticework.samplers.compiled.bits import (
     count_terms,
 )
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.lattice_rows import TILE_WORDS
 from latticework.samplers.compiled.perfect_rows import PAST_WORDS
-from latticework.samplers.compiled.philox import fill, step_keys
+from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.rows import TILE_WORDS
 from latticework.samplers.sums import SumRequest, empty_sums
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 from latticework.sampling.perfect import couple_from_the_past
 
-GOLDEN, LANES = np.uint64(0x9E3779B97F4A7C15), 512
 SWEEPS = [lw.GibbsSweep(), lw.MetropolisSweep()]
 
 
@@ -79,44 +76,8 @@ def test_polynomials_have_as_many_terms_as_they_need():
 # A plain loop.
 
 
-def rotate(x: NDArray, bits: int) -> NDArray:
-    return x << np.uint64(bits) | x >> np.uint64(64 - bits)
-
-
-def mix(x: NDArray) -> NDArray:
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
-
-
-def bits_of(words: NDArray) -> NDArray:
-    return np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.int64)
-
-
-def uniforms(key: int, block: int, turn: int, vectors: int, time: int = 0) -> NDArray:
-    """A whole number of 40 bits for each lane, `[vectors * 512]`; at -time for perfect draws."""
-    words = np.empty(64 * (time + 1), np.uint32)
-    fill(words, key, block, PAST_SEEDS if time else SEEDS)
-    seed = words.reshape(4, -1)[:, 16 * time :].T.copy().view(np.uint64).reshape(4, 8)
-    a, b, c, d = mix(seed + np.array([GOLDEN]) * np.uint64(turn))
-    lanes = []
-    for _ in range(vectors):
-        drawn = np.zeros(LANES, np.int64)
-        for plane in range(12):
-            drawn += bits_of(rotate(a + d, 23) + a) << plane
-            e = b << np.uint64(17)
-            c, d = c ^ a, d ^ b
-            a, b, c, d = a ^ d, b ^ c, c ^ e, rotate(d, 45)
-        v = b + rotate(c, 32)
-        for _ in range(28):
-            v = v + GOLDEN
-            drawn = drawn << 1 | bits_of(mix(v))
-        lanes.append(drawn)
-    return np.concatenate(lanes)
-
-
 class Sweep(Loop):
-    """Sweeps of one chain after the other, with the numbers of `compiled.rows`."""
+    """Sweeps of one chain after the other, with the numbers of `compiled.sweep_rows`."""
 
     def probability(self, x: NDArray) -> NDArray:
         """That a site becomes 1 (Gibbs), or that it flips."""
@@ -358,7 +319,7 @@ ring = [[i, (i + 1) % 30] for i in range(30)]
 models.append(lw.Graph(ring, [0.5, -0.5] * 15, 0.1))
 parts = [lw.perfect(lw.Lattice((6, 6), 0.15), 20)]
 for model in models:
-    for sampler in (lw.GibbsSweep(), lw.MetropolisSweep()):
+    for sampler in (lw.GibbsSweep(), lw.MetropolisSweep(), lw.DULA(0.4), lw.ACS(2.0, 0.2, 3)):
         twin = find_compiled_kernel(sampler, model)
         state = twin.at(model.domain.uniform(70, Generator().manual_seed(0)), model)
         state, _ = twin.advance(state, model, Generator().manual_seed(1), 300)

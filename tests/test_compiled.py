@@ -14,7 +14,7 @@ import latticework as lw
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.draws import draw, draw_site
 from latticework.samplers.compiled.jit import SHORT
-from latticework.samplers.compiled.lattice import BLOCK
+from latticework.samplers.compiled.lattice_rows import TILE_WORDS
 from latticework.samplers.compiled.rbm import CHUNK, FRESH
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import SumRequest
@@ -31,8 +31,8 @@ def compiled() -> list:
     ]
     lattice, rbm = lw.Lattice((5, 5), 0.15, 0.1), rated(45, 26)
     for sampler in (lw.DULA(0.4), lw.DMALA(0.3), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()):
-        # More chains than a tile of single steps holds, more steps than a byte counts.
-        cases.append((sampler, lattice, 2 * BLOCK // 32 + 5, 300, "tiles"))
+        # More chains than a tile holds, more steps than three planes count.
+        cases.append((sampler, lattice, 2 * TILE_WORDS + 5, 300, "tiles"))
     for sampler in (lw.DULA(0.4), lw.DMALA(0.4), lw.BlockGibbs(2), lw.GWG(3)):
         # More steps than products are used for, more chains than a chunk holds.
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))

@@ -28,11 +28,10 @@ from latticework.samplers import NAMES
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.budget import Allowance
-from latticework.sampling.diagnostics import LARGEST_R_HAT
 from latticework.sampling.naming import parse_sampler
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.auto import CANDIDATES, SamplerChoice, choose_sampler
-from latticework.sampling.tuning.pilots import PilotRun, Pilots
+from latticework.sampling.tuning.pilots import MAX_PILOT_R_HAT, PilotRun, Pilots
 from latticework.sampling.tuning.setup import fit_blocks
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "long_runs.md"
@@ -66,12 +65,12 @@ def find_best(model: EnergyModel) -> list[PilotRun]:
     runs = [pilots.measure(*each, FIRST_PILOT) for each in exact_samplers(model, pilots)]
     runs.sort(key=lambda run: -run.rate)
     runs = [pilots.measure(run.name, run.sampler, SECOND_PILOT) for run in runs[:SEMIFINALISTS]]
-    runs.sort(key=lambda run: (not run.r_hat <= LARGEST_R_HAT, -run.rate))
+    runs.sort(key=lambda run: (not run.r_hat <= MAX_PILOT_R_HAT, -run.rate))
     if not why_unsupported(Tempered(runs[0].sampler, levels=2, rounds=1), model):
         tempered = pilots.temper(runs[0], Allowance(2.0, "seconds"))
-        if tempered is not None and tempered.r_hat <= LARGEST_R_HAT:
+        if tempered is not None and tempered.r_hat <= MAX_PILOT_R_HAT:
             runs.append(tempered)
-    runs.sort(key=lambda run: (not run.r_hat <= LARGEST_R_HAT, -run.rate))
+    runs.sort(key=lambda run: (not run.r_hat <= MAX_PILOT_R_HAT, -run.rate))
     return runs[:FINALISTS]
 
 

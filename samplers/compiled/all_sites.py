@@ -4,12 +4,15 @@ The log-probability is quadratic, so Eq. (3) of Zhang et al. (2022) is a ratio o
 Eq. (2); other rules have terms beyond it. The state keeps the fields, what a proposal reads, and
 the log normaliser. One chain after the other takes all steps, in the cache.
 
+On lattices it serves where sites are of too many kinds for the kernel in bits.
+
 On large models with a dense coupling all chains of a chunk take a step together. The rows of the
 coupling for the sites that change are added to the fields of a chain, unless so many change that a
 matrix product for all chains is faster.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import PairForm, forbids
+from latticework.models.forms import GraphForm, LatticeForm, PairForm, forbids
 from latticework.models.matmul import affine
 from latticework.samplers.acs import ACS
 from latticework.samplers.compiled.all_sites_steps import (
@@ -27,13 +30,19 @@ from latticework.samplers.compiled.all_sites_steps import (
     weigh_all,
     write_one_hot,
 )
-from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
+from latticework.samplers.compiled.compiled_sampler import (
+    CompiledSampler,
+    Keys,
+    SameObjects,
+    Sums,
+)
 from latticework.samplers.compiled.fields import (
     LISTED,
     ONE_HOT,
     PairwiseForm,
     PottsMatrix,
     fields_of,
+    graph_of,
     numbers_of,
     pairwise,
     rows_of,
@@ -103,7 +112,7 @@ class AllSitesTwin(CompiledSampler):
         return SiteRule(adjusted, False, price, half, np.float32(0), False, False)
 
     def start(self, x: Tensor, form: Any) -> AllSitesState:
-        form, chains = pairwise(form), len(x)
+        form, chains = _list_pairs(form), len(x)
         fields = fields_of(form, x)
         law = torch.empty_like(fields, dtype=torch.int32 if x.ndim == 3 else torch.float32)
         normaliser = torch.empty(chains, dtype=torch.float64)
@@ -120,7 +129,7 @@ class AllSitesTwin(CompiledSampler):
         return self.at(x, model)._replace(phase=state.phase)
 
     def run(self, state: AllSitesState, form: Any, keys: Keys, sums: Sums) -> AllSitesState:
-        form, (chains, sites) = pairwise(form), state.x.shape[:2]
+        form, (chains, sites) = _list_pairs(form), state.x.shape[:2]
         rule, size, phase = self.rule(form, sites), state.fields.shape[1], int(state.phase)
         work = 3.0 * chains * len(keys) * size
         if isinstance(form, LISTED) or size <= ROWS_ALONE:
@@ -132,6 +141,15 @@ class AllSitesTwin(CompiledSampler):
         if len(rule.balance) == 1:
             return state
         return state._replace(phase=(state.phase + len(keys)) % len(rule.balance))
+
+
+def _list_pairs(form: Any) -> PairwiseForm:
+    return _graph(SameObjects((form,))) if isinstance(form, LatticeForm) else pairwise(form)
+
+
+@lru_cache(maxsize=16)
+def _graph(of: SameObjects) -> GraphForm:
+    return graph_of(*of.objects)
 
 
 def advance_chunk(

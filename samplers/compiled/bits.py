@@ -222,10 +222,15 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, state):
 
     Planes begin at byte `at` and are `plane` bytes apart.
     """
-    if valued or terms > TERMS[1]:
+    # The usual cases have loops of their own, without branches.
+    if terms > TERMS[1]:
         less, equal, state = compare_first(planes, at, plane, terms, valued, old, number, state)
-    elif terms > TERMS[0]:  # the usual cases have loops of their own, without branches
+    elif terms > TERMS[0] and valued:
+        less, equal, state = compare_first(planes, at, plane, TERMS[1], True, old, number, state)
+    elif terms > TERMS[0]:
         less, equal, state = compare_first(planes, at, plane, TERMS[1], False, old, number, state)
+    elif valued:
+        less, equal, state = compare_first(planes, at, plane, TERMS[0], True, old, number, state)
     else:
         less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, state)
     if has_bits(equal):

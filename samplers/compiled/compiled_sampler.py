@@ -99,14 +99,14 @@ class GroupTwin(CompiledSampler):
         """
 
 
-class SameForms:
-    """Forms, equal to a tuple of these objects only: a key of what is made of them."""
+class SameObjects:
+    """Objects, equal to a tuple of the same ones only: a key of what is made of them."""
 
-    def __init__(self, forms: tuple[Any, ...]) -> None:
-        self.forms, self.ids = forms, tuple(map(id, forms))
+    def __init__(self, objects: tuple[Any, ...]) -> None:
+        self.objects, self.ids = objects, tuple(map(id, objects))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SameForms) and self.ids == other.ids
+        return isinstance(other, SameObjects) and self.ids == other.ids
 
     def __hash__(self) -> int:
         return hash(self.ids)

@@ -81,6 +81,27 @@ def pairwise(form: Any) -> PairwiseForm:
     return PottsMatrix(np.ascontiguousarray(blocks).reshape(q * sites, -1), bias)
 
 
+def graph_of(form: LatticeForm) -> GraphForm:
+    """A lattice as a graph."""
+    starts, neighbours = lists_of(form)
+    rows = np.repeat(np.arange(len(form.degree)), form.degree)
+    slope = float(form.odds[0, 1] - form.odds[0, 0]) if form.odds.shape[1] > 1 else 0.0
+    offset = form.odds[form.kind, 0]
+    once = rows < neighbours
+    edges = np.stack((rows[once], neighbours[once]), -1).astype(np.int32)
+    return GraphForm(
+        starts=starts,
+        neighbours=neighbours,
+        slope=np.full(len(neighbours), slope, np.float32),
+        offset=offset,
+        order=form.colours.argsort(kind="stable").astype(np.int32),
+        classes=np.concatenate(([0], np.bincount(form.colours).cumsum())),
+        edges=edges,
+        price=np.full(len(edges), slope / 2),
+        bias=((offset + form.degree * slope / 2) / 2).astype(np.float32),
+    )
+
+
 def lists_of(form: LatticeForm | PottsLatticeForm) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The neighbours of a lattice's sites as those of a graph: starts, and neighbours."""
     exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]

@@ -1,11 +1,12 @@
 """GWG-1 and locally balanced on lattices with one coupling, at a cost that does not grow with size.
 
 On a quadratic target both draw a site with probability w_i / Z(x), w_i = exp(gain / 2), and accept
-with probability min(1, Z(x) / Z(y)) (`samplers.one_site`). Sites of one class (`compiled.lattice`)
-have one weight. The sites are kept sorted by class, so a class is drawn first and then one of its
-sites, as in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and
-its neighbours to other classes, by swaps at the boundaries between classes. Z comes from the number
-of sites in each class, so nothing drifts.
+with probability min(1, Z(x) / Z(y)) (`samplers.one_site`). The class of a site is its kind
+(`LatticeForm.kind`), its value and the number of its neighbours at 1; sites of one class have one
+weight. The sites are kept sorted by class, so a class is drawn first and then one of its sites, as
+in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and its
+neighbours to other classes, by swaps at the boundaries between classes. Z comes from the number of
+sites in each class, so nothing drifts.
 
 Z(y) is Z(x) plus the changes of a few weights. Where Z(y) is far below Z(x), these cancel and leave
 a number of either sign, but then the probability is 1 whatever Z(y) is. Gains may be beyond what

@@ -1,4 +1,4 @@
-"""Coupling from the past on lattices, by the sweeps of `compiled.rows`.
+"""Coupling from the past on lattices, by the sweeps of `compiled.sweep_rows`.
 
 As in `compiled.coupling`, two states that begin at all 0 and at all 1 at time -T are swept by the
 same random numbers, which at time -t are the same for every T. Here the probabilities are numbers
@@ -14,14 +14,14 @@ from latticework.samplers.compiled.bits import (
     SEED_BYTES,
     SEED_CALLS,
     STEPS_AHEAD,
-    TERMS,
     decide_both,
     fill_past_seeds,
     select_bits,
     start_pass,
 )
 from latticework.samplers.compiled.jit import kernel, lean
-from latticework.samplers.compiled.rows import count_neighbours, find_eights, separate_pairs
+from latticework.samplers.compiled.lattice_rows import count_all
+from latticework.samplers.compiled.row_tiles import separate_pairs
 from latticework.samplers.compiled.vectors import (
     BYTES,
     WORDS,
@@ -33,14 +33,6 @@ from latticework.samplers.compiled.vectors import (
 
 PAST_WORDS = 16  # in a tile's rows, unless one row is longer
 MAX_SWEEPS = 2**27  # which the counter of Philox has room for
-
-
-@lean
-def count_all(f, x, source, at):
-    """All four bits of the number of neighbours at 1."""
-    n0, n1, n2 = count_neighbours(f, x, source, at)
-    n3 = find_eights(f, x, source, at) if f.terms > TERMS[1] else n0
-    return n0, n1, n2, n3
 
 
 @kernel

@@ -38,15 +38,16 @@ POTTS = (PottsLatticeForm, PottsPairForm)
 FIELDS = (GraphForm, PairForm, PottsGraphForm, *POTTS)
 SWEPT = (PottsLatticeForm, PottsGraphForm)
 CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
-# Samplers, forms, and the module and class of their twin. A module is imported when it is needed:
-# all of them together take half a second.
+# Samplers, forms, and the module and class of their twin. Where several are listed, the first one
+# that does not refuse serves. A module is imported when it is needed: all of them together take
+# half a second.
 ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
-    ((ACS,), (LatticeForm,), "lattice_twins.ACSLatticeTwin"),
+    ((ACS,), (LatticeForm,), "all_sites_lattice.ACSLatticeTwin"),
     ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
-    ((DLMC, DLMCf), (LatticeForm,), "lattice_twins.DLMCLatticeTwin"),
-    ((ACS, DMALA, DULA), FIELDS, "all_sites.AllSitesTwin"),
-    ((DLMC, DLMCf), (GraphForm, PairForm), "all_sites.AllSitesTwin"),
-    ((DMALA, DULA), (LatticeForm,), "lattice_twins.LangevinLatticeTwin"),
+    ((DLMC, DLMCf), (LatticeForm,), "all_sites_lattice.DLMCLatticeTwin"),
+    ((DMALA, DULA), (LatticeForm,), "all_sites_lattice.LangevinLatticeTwin"),
+    ((ACS, DMALA, DULA), (LatticeForm, *FIELDS), "all_sites.AllSitesTwin"),
+    ((DLMC, DLMCf), (GraphForm, LatticeForm, PairForm), "all_sites.AllSitesTwin"),
     ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
     ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
@@ -65,17 +66,18 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
     ((SwendsenWang,), CLUSTERS, "swendsen_wang.SwendsenWangTwin"),
 ]
-TWINS: dict[tuple[type, type], str] = {}
+TWINS: dict[tuple[type, type], list[str]] = {}
 for _kinds, _forms, _twin in ROWS:
-    TWINS |= dict.fromkeys(product(_kinds, _forms), _twin)
+    for _cell in product(_kinds, _forms):
+        TWINS.setdefault(_cell, []).append(_twin)
 # The same where a step changes several sites, for the samplers that have such steps by choice.
-SEVERAL: dict[tuple[type, type], str] = {
-    **{(Gibbs, form): "gibbs_blocks.BlockTwin" for form in BINARY},
-    **{(Gibbs, form): "gibbs_potts.GibbsPottsTwin" for form in (*POTTS, PottsGraphForm)},
-    (GWG, GraphForm): "several_moves.SeveralMovesTwin",
-    (GWG, LatticeForm): "several_moves.SeveralMovesTwin",
-    (GWG, PairForm): "several_moves.SeveralMovesTwin",
-    (GWG, RBMForm): "rbm_gwg.RBMGWGTwin",
+SEVERAL: dict[tuple[type, type], list[str]] = {
+    **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in BINARY},
+    **{(Gibbs, form): ["gibbs_potts.GibbsPottsTwin"] for form in (*POTTS, PottsGraphForm)},
+    (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
+    (GWG, LatticeForm): ["several_moves.SeveralMovesTwin"],
+    (GWG, PairForm): ["several_moves.SeveralMovesTwin"],
+    (GWG, RBMForm): ["rbm_gwg.RBMGWGTwin"],
 }
 
 
@@ -95,11 +97,13 @@ def find_compiled_kernel(sampler: Sampler, model: EnergyModel) -> MultiStepSampl
     form = form_of(model)
     several = isinstance(sampler, Gibbs) and sampler.sites > 1
     several |= isinstance(sampler, GWG) and sampler.flips > 1
-    path = (SEVERAL if several else TWINS).get((kind, type(form)))
-    if path is None:
+    paths = (SEVERAL if several else TWINS).get((kind, type(form)))
+    if paths is None:
         raise NoCompiledKernelError(f"{sampler} has no compiled kernel for a {type(form).__name__}")
-    module, _, name = path.rpartition(".")
-    twin = getattr(import_module(f"latticework.samplers.compiled.{module}"), name)(sampler)
-    if why := twin.refuses(form):
-        raise NoCompiledKernelError(f"{kind.__name__} has no compiled kernel for {why}")
-    return twin
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        twin = getattr(import_module(f"latticework.samplers.compiled.{module}"), name)(sampler)
+        why = twin.refuses(form)
+        if not why:
+            return twin
+    raise NoCompiledKernelError(f"{kind.__name__} has no compiled kernel for {why}")

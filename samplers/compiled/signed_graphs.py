@@ -7,7 +7,7 @@ import numpy as np
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.bits import STORED_PLANES, count_terms
 from latticework.samplers.compiled.columns import CHAINS, GraphColumns, SignedSites, pack_graph
-from latticework.samplers.compiled.compiled_sampler import SameForms
+from latticework.samplers.compiled.compiled_sampler import SameObjects
 from latticework.samplers.compiled.sweep_chances import chances_of
 from latticework.samplers.compiled.vectors import BYTES, WORDS
 
@@ -16,16 +16,16 @@ MAX_PLANE_BYTES = 2**27
 
 
 @lru_cache(maxsize=16)
-def find_columns(of: SameForms, metropolis: bool, chains: int) -> GraphColumns | None:
+def find_columns(of: SameObjects, metropolis: bool, chains: int) -> GraphColumns | None:
     """The columns for groups of so many chains on these graphs, or None if they do not serve.
 
     The graphs differ by a factor of all weights and biases only. Couplings must be equal up to
     their signs, and a site must have at most seven of them.
     """
-    groups = len(of.forms)
-    if not _is_signed(of.forms[-1]):
+    groups = len(of.objects)
+    if not _is_signed(of.objects[-1]):
         return None
-    sites = signed_sites(of.forms)
+    sites = signed_sites(of.objects)
     terms = count_terms(sites.near.shape[1]) * (2 if metropolis else 1)
     blocks = 1 if groups == 1 else -(-groups * chains // CHAINS)
     rows = min(len(sites.odds[0]), len(sites.kind) // WORDS + len(np.unique(sites.colours)))

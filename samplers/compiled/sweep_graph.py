@@ -20,7 +20,7 @@ from torch import Tensor
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.columns import CHAINS, GraphColumns
-from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameForms, Sums
+from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameObjects, Sums
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.fields import add_change, renew, renew_all
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
@@ -73,7 +73,7 @@ class GraphSweepTwin(GroupTwin):
     def columns(self, forms: tuple[GraphForm, ...], chains: int) -> GraphColumns | None:
         """The arrays of sweeps in bits of so many chains on each of the forms, if there are any."""
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        return find_columns(SameForms(forms), metropolis, chains)
+        return find_columns(SameObjects(forms), metropolis, chains)
 
     def prefers_columns(self, forms: tuple[GraphForm, ...], chains: int) -> bool:
         many = len(forms) * chains >= MIN_CHAINS

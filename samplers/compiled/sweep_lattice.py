@@ -13,12 +13,13 @@ from latticework.samplers.compiled.compiled_sampler import (
     GroupTwin,
     Keys,
     Position,
-    SameForms,
+    SameObjects,
     Sums,
 )
 from latticework.samplers.compiled.jit import over_chains
-from latticework.samplers.compiled.rows import TILE_WORDS, LatticeRows, pack_lattice, sweep_rows
+from latticework.samplers.compiled.lattice_rows import TILE_WORDS, LatticeRows
 from latticework.samplers.compiled.sweep_chances import chances_of
+from latticework.samplers.compiled.sweep_rows import pack_sweeps, sweep_rows
 from latticework.samplers.sweep import MetropolisSweep
 
 NANOSECONDS = 0.08  # for a site, roughly
@@ -45,7 +46,7 @@ class LatticeSweepTwin(GroupTwin):
         sums: Sums,
     ) -> None:
         flips = isinstance(self.sampler, MetropolisSweep)
-        lattice = _rows_of_forms(SameForms(forms), flips)
+        lattice = _rows_of_forms(SameObjects(forms), flips)
         groups, size = rows.shape
         chains = lattice.rows * (2 if lattice.paired else 1)
         tiles, work = groups * -(-size // chains), NANOSECONDS * x.size * len(keys)
@@ -64,8 +65,8 @@ def refuse_degree(form: LatticeForm) -> str:
 
 
 @lru_cache(maxsize=16)
-def _rows_of_forms(of: SameForms, metropolis: bool) -> LatticeRows:
-    return lattice_rows(of.forms, metropolis)
+def _rows_of_forms(of: SameObjects, metropolis: bool) -> LatticeRows:
+    return lattice_rows(of.objects, metropolis)
 
 
 def lattice_rows(
@@ -74,4 +75,4 @@ def lattice_rows(
     """The arrays for sweeps of chains on these forms, which differ in their log-odds only."""
     numbers = int(forms[0].degree.max()) + 1
     odds = [form.odds[:, :numbers] for form in forms]
-    return pack_lattice(forms[0], chances_of(odds, metropolis), tile_words)
+    return pack_sweeps(forms[0], chances_of(odds, metropolis), tile_words)

@@ -22,12 +22,12 @@ from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.budget import Allowance, Spent
-from latticework.sampling.diagnostics import LARGEST_R_HAT, largest_r_hat
+from latticework.sampling.diagnostics import largest_r_hat
 from latticework.sampling.engine import Engine, NotCompiledError, select_kernel
 from latticework.sampling.naming import parse_sampler, short_repr
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.pilots import PilotRun, Pilots
+from latticework.sampling.tuning.pilots import MAX_PILOT_R_HAT, PilotRun, Pilots
 from latticework.sampling.tuning.setup import fit_blocks
 from latticework.sampling.verdict import entry_name
 
@@ -108,7 +108,7 @@ class Contest:
         first, *behind = self._halve(candidates, allowed.part(1 - ADAPTATION_SHARE))
         apart = self._disagreement([first, *behind])
         best = first
-        if apart or not first.r_hat <= LARGEST_R_HAT:
+        if apart or not first.r_hat <= MAX_PILOT_R_HAT:
             best = self._try_tempering(first, allowed, bool(apart))
         return SamplerChoice(
             best.sampler, tuple(self.pilots.runs), budget.unit, self.pilots.seconds,

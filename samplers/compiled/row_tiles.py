@@ -1,0 +1,145 @@
+"""Tiles of lattices in bits: their memory, and how states and sums enter and leave it.
+
+A tile has two halves. In pairs of chains, each half has some sites of both (`compiled.sweep_rows`).
+Otherwise the first half has the states, and the second one is free.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from latticework.samplers.compiled.bit_rows import (
+    HIGH_PLANES,
+    LOW_PLANES,
+    STEPS_OF_HIGH,
+    STEPS_OF_LOW,
+    add_row,
+    carry_to_high,
+    count_states,
+    pack_row,
+    unpack_row,
+)
+from latticework.samplers.compiled.bits import SEED_BYTES, SEED_CALLS, STEPS_AHEAD, fill_seeds
+from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.lattice_rows import Words
+from latticework.samplers.compiled.vectors import WORDS, count_unaligned
+
+
+class TileMemory(NamedTuple):
+    """Memory that the steps of a tile write. A half is `margin`, a tile's words, `margin`."""
+
+    x: Words  # [2 * half], the states
+    lines: Words  # [2 * words], the rows of first chains, and those of second chains
+    changes: Words  # [2 * words], numbers of changed bits
+    low: Words  # [planes, 2 * words], sums over steps (`compiled.bit_rows`), or empty
+    high: Words
+    seeds: Words
+    lanes: Words
+    counters: Words
+
+
+@kernel
+def make_tile(f, summed):
+    size = f.masks.shape[1]
+    room = np.zeros(2 * (2 * f.margin + size) + WORDS, np.uint64)
+    changes = np.zeros(2 * size + WORDS, np.uint64)
+    planes = 2 * size if summed else 0
+    return TileMemory(
+        room[count_unaligned(room) :],
+        np.zeros(2 * size, np.uint64),
+        changes[count_unaligned(changes) :],
+        np.zeros((LOW_PLANES, planes), np.uint64),
+        np.zeros((HIGH_PLANES, planes), np.uint64),
+        np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64),
+        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
+        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
+    )
+
+
+@lean
+def find_line(f, c):
+    """The first word of chain `c` of a tile in its `lines`."""
+    each = 2 if f.paired else 1
+    return c % each * f.masks.shape[1] + c // each * f.row
+
+
+@lean
+def seed_step(memory, keys, t, tile):
+    """The byte of `memory.seeds` where the seed of step `t` begins. Fills it for steps ahead."""
+    if t % STEPS_AHEAD == 0:
+        ahead = keys[t : t + STEPS_AHEAD]
+        fill_seeds(memory.seeds, ahead, tile, memory.counters, memory.lanes)
+    return t % STEPS_AHEAD * SEED_BYTES
+
+
+@lean
+def load_tile(memory, f, rows, x):
+    """The states of the chains that are these `rows` of `x`."""
+    size = f.masks.shape[1]
+    for k in range(2 * size):
+        memory.lines[k], memory.changes[k] = 0, 0
+    for c in range(rows.shape[0]):
+        pack_row(memory.lines, find_line(f, c), x, rows[c])
+    if not f.paired:
+        for k in range(size):
+            memory.x[f.margin + k] = memory.lines[k]
+        return
+    for k in range(size):
+        p, q, m, n = memory.lines[k], memory.lines[size + k], f.masks[0, k], f.masks[1, k]
+        memory.x[f.margin + k] = (p & m) | (q & n)
+        memory.x[3 * f.margin + size + k] = (p & n) | (q & m)
+
+
+@lean
+def separate_pairs(lines, x, margin, f):
+    """The rows of the first and of the second chains of pairs, from the halves in `x`."""
+    size = f.masks.shape[1]
+    if not f.paired:
+        for k in range(size):
+            lines[k] = x[margin + k]
+        return
+    for k in range(size):
+        p, q, m, n = x[margin + k], x[3 * margin + size + k], f.masks[0, k], f.masks[1, k]
+        lines[k] = (p & m) | (q & n)
+        lines[size + k] = (p & n) | (q & m)
+
+
+@lean
+def record_step(memory, f, words, sums, start, chains, t, steps):
+    """Add the states after step `t` to the sums that are wanted, and store those to be traced."""
+    if sums.total.shape[0]:
+        add_to_total(memory, f, words, sums.total, start, chains, t, steps)
+    draw = t - steps + sums.trace.shape[0]
+    if draw >= 0 and start < sums.trace.shape[1]:
+        separate_pairs(memory.lines, memory.x, f.margin, f)
+        for c in range(min(chains, sums.trace.shape[1] - start)):
+            unpack_row(sums.trace[draw], start + c, memory.lines, find_line(f, c))
+
+
+@lean
+def store_tile(memory, f, rows, x):
+    separate_pairs(memory.lines, memory.x, f.margin, f)
+    for c in range(rows.shape[0]):
+        unpack_row(x, rows[c], memory.lines, find_line(f, c))
+
+
+@lean
+def add_to_total(memory, f, words, total, start, chains, t, steps):
+    """Count the states after step `t`. When planes are full, or at the end, add them to `total`."""
+    halves, size = 2 if f.paired else 1, f.masks.shape[1]
+    for half in range(halves):
+        here = 8 * (f.margin + half * (2 * f.margin + size))
+        count_states(memory.low, 8 * half * size, memory.x, here, 8 * words)
+    if (t + 1) % STEPS_OF_LOW == 0 or t == steps - 1:
+        for half in range(halves):
+            carry_to_high(memory.high, memory.low, 8 * half * size, 8 * words)
+    if (t + 1) % STEPS_OF_HIGH == 0 or t == steps - 1:
+        for k in range(HIGH_PLANES):
+            if t % STEPS_OF_HIGH + 1 >> k == 0:
+                break
+            separate_pairs(memory.lines, memory.high[k], 0, f)
+            for c in range(chains):
+                line = find_line(f, c)
+                add_row(total, start + c, memory.lines, line, np.float32(2.0**k))
+            for j in range(2 * size):
+                memory.high[k, j] = 0

@@ -1,0 +1,112 @@
+"""Sweeps of lattices in bits.
+
+Of two colours, chains advance in pairs: one half of the tile has the sites of colour 0 of the first
+chain and those of colour 1 of the second, and the other half has the rest. So all neighbours of the
+sites in one half are in the other, at the same distances, and a pass updates every bit of a half.
+It follows that the second chain of a pair sweeps colour 1 first, which leaves the same law
+invariant. With three colours, a chain is alone in a tile's row, and a pass updates the sites of its
+colour.
+"""
+
+import numpy as np
+
+from latticework.models.forms import LatticeForm
+from latticework.samplers.compiled.bits import (
+    Chances,
+    select_bits,
+    start_pass,
+    update_lanes,
+)
+from latticework.samplers.compiled.jit import kernel, part
+from latticework.samplers.compiled.lattice_rows import (
+    TILE_WORDS,
+    LatticeRows,
+    count_all,
+    pack_lattice,
+)
+from latticework.samplers.compiled.row_tiles import (
+    find_line,
+    load_tile,
+    make_tile,
+    record_step,
+    seed_step,
+    store_tile,
+)
+from latticework.samplers.compiled.vectors import BYTES, count_bits, load_vector, store_vector
+
+
+def pack_sweeps(
+    form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WORDS
+) -> LatticeRows:
+    """The arrays for sweeps of a lattice, with the chances of each group of chains.
+
+    Sites whose probabilities are NaN are in no pass.
+    """
+    unknown = np.isnan(chances[0].probability).any(axis=(1, 2))
+    known = ~np.asarray(unknown)[form.kind]
+    colours = np.arange(max(2, form.colours.max() + 1))
+    passes = (form.colours == colours[:, None]) & known
+    paired = len(colours) == 2 and bool(known.all())
+    return pack_lattice(form, chances, passes, paired, tile_words)
+
+
+@part
+def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed, changes):
+    """Pass `turn` over the half of `x` from byte `target` on, whose neighbours begin at `source`.
+
+    Adds the number of changed bits of each word to `changes` `[2, words]`, flat: in a pair, those
+    of the mask of this pass to the first row, and the others to the second.
+    """
+    state = start_pass(seeds, seed, turn)
+    size, valued = 8 * f.masks.shape[1], f.planes.shape[3] > f.terms
+    first, plane = turn * size, f.planes.strides[2]
+    for at in range(0, 8 * words, BYTES):
+        number = count_all(f, x, source, at)
+        old, place = load_vector(x, target + at), planes_at + at // BYTES * f.stride
+        new, state = update_lanes(
+            flips, f.planes, place, plane, f.terms, valued, old, number, state
+        )
+        mask = load_vector(f.masks, first + at)
+        if not f.paired:
+            new = select_bits(mask, new, old)
+        store_vector(x, target + at, new)
+        differ = new ^ old
+        store_vector(changes, at, load_vector(changes, at) + count_bits(differ & mask))
+        if f.paired:
+            second = load_vector(f.masks, size - first + at)
+            before = load_vector(changes, size + at)
+            store_vector(changes, size + at, before + count_bits(differ & second))
+
+
+@kernel
+def sweep_rows(first, last, f, flips, group, rows, x, keys, sums):
+    """Advance the chains of the tiles `first <= tile < last`.
+
+    Chain c is row `rows[c]` of `x`. Tiles have the chains of one group of `group` chains in turn.
+    """
+    memory, steps, size = make_tile(f, sums.total.shape[0] > 0), keys.shape[0], f.masks.shape[1]
+    each = 2 if f.paired else 1
+    half, here, most = 8 * (2 * f.margin + size), 8 * f.margin, f.rows * each
+    tiles = (group + most - 1) // most  # in a group
+    for tile in range(first, last):
+        chains = min(most, group - tile % tiles * most)
+        start, words = tile // tiles * group + tile % tiles * most, (chains + each - 1) // each
+        words *= f.row
+        planes_at = tile // tiles * f.planes.strides[0]
+        load_tile(memory, f, rows[start : start + chains], x)
+        for t in range(steps):
+            seed = seed_step(memory, keys, t, tile)
+            for turn in range(f.masks.shape[0]):
+                target, source = here, here
+                if f.paired:
+                    target, source = here + turn * half, here + (1 - turn) * half
+                update_rows(
+                    f, flips, planes_at, memory.x, target, source, words, turn,
+                    memory.seeds, seed, memory.changes,
+                )  # fmt: skip
+            record_step(memory, f, words, sums, start, chains, t, steps)
+        store_tile(memory, f, rows[start : start + chains], x)
+        for c in range(chains):
+            line = find_line(f, c)
+            for k in range(f.row):
+                sums.changed[start + c] += np.int64(memory.changes[line + k])
