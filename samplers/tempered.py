@@ -45,6 +45,7 @@ from latticework.samplers.base import (
 )
 from latticework.samplers.ladder import (
     LEARNING_LADDERS,
+    MIN_LEVELS,
     LadderState,
     by_row,
     learn_ladder,
@@ -195,6 +196,11 @@ class Tempered(UsesKernel):
     def learning_steps(self) -> int:  # type: ignore[override]
         """Steps of all ladders that learn; if a base is tried, it takes as many again."""
         return LEARNING_LADDERS * (2**self.rounds - 1) if self.learns else 0
+
+    @property
+    def learning_replicas(self) -> int:
+        """Replicas that learn together, by the number of levels at first."""
+        return LEARNING_LADDERS * MIN_LEVELS if self.learns else 0
 
     def learn_fields(self, x: Tensor, model: EnergyModel) -> dict[str, Tensor]:
         if not self.learns:

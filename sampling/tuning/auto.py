@@ -39,7 +39,7 @@ CANDIDATES = (
 )  # fmt: skip
 MAX_CANDIDATES = 5
 PILOT_SHARE = 0.2  # the part of the budget that pilots may spend; tempering may spend as much again
-MIN_PILOT_SECONDS = 2.0  # seconds of all pilots, where no budget is given and the run is short
+MIN_PILOT_SECONDS = 3.0  # seconds of all pilots, where no budget is given and the run is short
 MIN_CHAINS = 4
 ADAPTATION_SHARE = 0.25  # the part of the pilots' budget in which acceptances choose scales
 

@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.samplers.base import Sampler
-from latticework.samplers.ladder import LEARNING_LADDERS, MIN_LEVELS
 from latticework.samplers.tempered import Tempered
 from latticework.sampling.adaptation import AcceptanceControl, AdaptationWarning, run_adaptation
 from latticework.sampling.budget import Allowance, Spent, Unit
@@ -31,7 +30,10 @@ TIMED_STEPS, TIMED_BLOCKS = 2, 3  # steps of a block and blocks, which give a fi
 
 @dataclass(frozen=True)
 class PilotRun:
-    """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain."""
+    """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain.
+
+    An ESS of as many as there are chains is taken off before, because starts have it.
+    """
 
     name: str
     sampler: Sampler
@@ -127,7 +129,9 @@ class Pilots:
             if allowed.unit == "seconds":  # where other work slows one of the two, the other counts
                 cost = min(cost, run.result.seconds / run.steps)
                 self._costs[self._cost_key(sampler, "seconds")] = cost
-            rate = quality.score / (run.steps * cost)
+            # Chains that stay apart have an ESS of about their number, which steps do not add to.
+            gained = max(0.0, quality.worst - self.setup.chains) + quality.score - quality.worst
+            rate = gained / (run.steps * cost)
             pilot = PilotRun(name, sampler, rate, quality.r_hat, run.steps, quality.worst, run)
             self._last_by_name[name] = pilot
         self.runs.append(pilot)
@@ -150,13 +154,12 @@ class Pilots:
         None where learning would take more than half of what is allowed.
         """
         tempered = Tempered(best.sampler, learn_base=True)
-        rounds = tempered.learning_steps / LEARNING_LADDERS
-        replicas = LEARNING_LADDERS * MIN_LEVELS
+        steps, replicas = 2**tempered.rounds - 1, tempered.learning_replicas
         if allowed.unit == "seconds":
-            learning = rounds * self._time_step(best.sampler, replicas)
+            learning = steps * self._time_step(best.sampler, replicas)
         else:
             each = self.cost(best.sampler, "evaluations")
-            learning = rounds * replicas * each / self.setup.chains
+            learning = steps * replicas * each / self.setup.chains
         if learning > allowed.amount / 2:
             return None
         fields, spent = self.setup.learn_fields(tempered)
