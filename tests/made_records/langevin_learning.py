@@ -266,20 +266,21 @@ for name in OURS:
 MORE_DIVERSE = {f"{name}, self-BLEU": {name: {"self_bleu": 60.0}} for name in BASELINES}
 for name, gram in product(BASELINES, GRAMS):
     MORE_DIVERSE[f"{name}, {gram}"] = {name: {gram: 40.0}}
+NOT_DIVERSE = MORE_DIVERSE | LESS_DIVERSE["dula"] | LESS_DIVERSE["dmala"]
 QUALITY = {
     f"{name}, {score}": {name: {"corpus_bleu": score}}
     for name in SAMPLERS
     for score in (19.0, 25.0)
 }
 TEXT: dict[str, Made] = {
-    "table3-diversity": Made(
-        partial(infilled, "bert_base"), MORE_DIVERSE | LESS_DIVERSE["dula"] | LESS_DIVERSE["dmala"]
-    ),
+    "table3-diversity": Made(partial(infilled, "bert_base"), NOT_DIVERSE),
+    "table3-diversity-large": Made(partial(infilled, "bert_large"), NOT_DIVERSE),
     "table3-diversity-mini": Made(
         partial(infilled, "mini_bert"), MORE_DIVERSE | LESS_DIVERSE["dula"],
         true=LESS_DIVERSE["dmala"],
     ),
     "table3-quality": Made(partial(infilled, "bert_base"), QUALITY),
+    "table3-quality-large": Made(partial(infilled, "bert_large"), QUALITY),
     "table3-quality-mini": Made(partial(infilled, "mini_bert"), QUALITY),
 }  # fmt: skip
 

@@ -14,8 +14,9 @@ from latticework.experiments.papers.claims import (
 )
 from latticework.experiments.papers.claims.claim import DLP, Claim, Fresh, claim_about, fresh_from
 
-LANGUAGE_MODELS = (  # the paper's, and one of ours: name's end, option of conf/model, words
+LANGUAGE_MODELS = (  # the paper's two, and one of ours: name's end, option of conf/model, words
     ("", "bert_base", "BERT base"),
+    ("-large", "bert_large", "BERT large"),
     ("-mini", "mini_bert", "mini_bert (not in the paper)"),
 )
 judge_rmse_lowest_by_time = partial(
@@ -94,6 +95,7 @@ LANGEVIN_CLAIMS = (
     ACCEPTANCE("levels",
         "DMALA at alpha = 0.6 changes six sites and accepts 52 %; GWG-6 accepts 43 %",
         langevin_ising.fig2_levels, source=f"{DLP}, Section 7.1 and Figure 2"),
+    ACCEPTANCE("gwg-cost", "GWG-6 takes six times as long as DMALA", langevin_ising.fig2_gwg_cost),
     ACCEPTANCE("ess",
         "DMALA has the largest effective sample size per second of the exact samplers",
         langevin_ising.fig2_ess, experiment="ising_sampling"),
@@ -197,9 +199,12 @@ LANGEVIN_CLAIMS = (
             partial(langevin_networks.table2, data=data))
         for data in ("news", "adult", "blog")
     ),
-    TEXT("diversity",
-        "With BERT base, DULA and DMALA infill with more diversity than Gibbs and GWG",
-        partial(langevin_text.table3_diversity, model="bert_base")),
+    *(
+        TEXT(f"diversity{end}",
+            f"With {text}, DULA and DMALA infill with more diversity than Gibbs and GWG",
+            partial(langevin_text.table3_diversity, model=model))
+        for end, model, text in LANGUAGE_MODELS[:2]
+    ),
     # DMALA has one step size for mini_bert, at which it changes fewer words than GWG.
     TEXT("diversity-mini",
         "With mini_bert (not in the paper), DULA infills with more diversity than Gibbs and GWG",
@@ -208,8 +213,8 @@ LANGEVIN_CLAIMS = (
     *(
         TEXT(f"quality{end}",
             f"With {text}, DULA and DMALA infill with similar quality (corpus BLEU)",
-            partial(langevin_text.table3_quality, model=model), own_reading=bool(end),
-            fresh=MINI if end else None)
+            partial(langevin_text.table3_quality, model=model), own_reading=end == "-mini",
+            fresh=MINI if end == "-mini" else None)
         for end, model, text in LANGUAGE_MODELS
     ),
     *(
