@@ -14,6 +14,7 @@ from latticework.experiments.papers.claims.compare import (
     difference,
     margin_above,
 )
+from latticework.experiments.papers.claims.equal_times import lowest_at_equal_times
 from latticework.experiments.papers.claims.readings import (
     by_seed,
     last_value,
@@ -139,6 +140,29 @@ def test_seconds_of_runs_beside_other_work_are_refused():
     again, same = values_at_common_end(groups, "log_rmse", "seconds")
     assert again == pytest.approx(place)
     assert same["a"] == pytest.approx(ends["a"])
+
+
+def test_samplers_that_cross_are_not_ahead_at_every_time():
+    """At equal time; the end alone would say that DMALA is."""
+    step = np.arange(0.0, 1001, 10)
+    records = []
+    for seed in range(4):
+        ours = fake(
+            {"step": step, "seconds": step / 100, "error": 4 - step / 100 + seed / 100},
+            sampler="dmala",
+            seed=seed,
+        )
+        theirs = fake(
+            {"step": step, "seconds": step / 100, "error": 2 - step / 200},
+            sampler="gibbs",
+            seed=seed,
+        )
+        records += [ours, theirs]
+    finding = lowest_at_equal_times(records, "error", "error", ["Gibbs-1"])
+    assert finding.verdict()[0] is Verdict.FAILS
+    assert [margin.mean > 0 for margin in finding.margins] == [False, False, True, True]
+    assert finding.note.startswith("error after 1.2, 2.5, 5, 10 seconds")
+    assert finding.note.endswith("; DMALA overtakes Gibbs-1 between 2.5 and 5 s")
 
 
 @pytest.mark.parametrize(("name", "records"), [

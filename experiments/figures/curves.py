@@ -39,6 +39,7 @@ def curve(
     log_x: bool = False,
     ensemble: dict[str, str] | None = None,
     top: float | None = None,
+    until: float = np.inf,
     paper: str | None = None,
 ) -> Plot:
     """`metric` against each of `against`, one panel each.
@@ -46,9 +47,10 @@ def curve(
     Lines are means over seeds and bands one standard deviation. `floor` names a column that is
     drawn as a dotted line for each target. `ensemble` names a `sampler` and a `metric` of its
     current particles, which is drawn as an additional dotted line if records have it. The vertical
-    axis ends at `top`; the name of a line above it says where the line ends. `paper` names an entry
-    of published.yaml with values after so many `steps`, which crosses show against steps. Raises
-    LookupError if no record has `metric`.
+    axis ends at `top`; the name of a line above it says where the line ends. Readings after step
+    `until` are shown against seconds alone, where cheap steps make longer runs. `paper` names an
+    entry of published.yaml with values after so many `steps`, which crosses show against steps.
+    Raises LookupError if no record has `metric`.
     """
     records = grouping.require_records_with(records, metric)
     idle, without = records, ""
@@ -57,7 +59,8 @@ def curve(
     panels = []
     for axis in against:
         shown = idle if axis == "seconds" else records
-        lines = metric_lines(shown, metric, axis, log_x)
+        last = until if axis == "step" else np.inf
+        lines = metric_lines(shown, metric, axis, log_x, until=last)
         if ensemble is not None:
             lines += _ensemble_lines(shown, axis, log_x, **ensemble)
         if floor is not None:

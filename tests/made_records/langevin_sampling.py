@@ -115,6 +115,18 @@ def moves(**values: float) -> list[Record]:
     ]
 
 
+def several_flips(ratio: float = 6.0) -> list[Record]:
+    """The time of a step of GWG-6 over that of DMALA at alpha = 0.6."""
+    records = []
+    for name, settings, time in (("dmala", {"step_size": 0.6}, 1.0), ("gwg", {"flips": 6}, ratio)):
+        for seed in SEEDS:
+            seconds = time * (1 + noise(seed))
+            records.append(
+                fake(sampler=name, seed=seed, settings=settings, seconds_per_step=seconds)
+            )
+    return records
+
+
 def effective(**ess: float) -> list[Record]:
     """Effective samples of three sites; the median is each sampler's own. A step takes 0.01 s."""
     default = {**dict.fromkeys(EXACT, 50.0), "dmala": 80.0}
@@ -249,6 +261,7 @@ MADE: dict[str, Made] = {
         **each(("dmala_sites",), 6.6),
         **each(("gwg_acceptance",), 0.39),
     }),
+    "fig2-gwg-cost": Made(several_flips, {**each(("ratio",), 1.2), **each(("ratio",), 13.0)}),
     "fig2-ess": Made(effective, {**each(EXACT, 90.0)}),
     "fig3-iterations": Made(ising, {
         **each((*EXACT, "dsvgd", "rmala", "dula"), -6.0), **each(("ensemble",), -6.0),

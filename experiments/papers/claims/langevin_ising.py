@@ -7,9 +7,10 @@ import numpy as np
 
 from latticework.experiments.figures.acceptance import rates
 from latticework.experiments.papers.claims import compare, readings, thresholds
+from latticework.experiments.papers.claims.equal_times import lowest_at_equal_times
 from latticework.experiments.papers.claims.verdict import Finding, Number, Verdict, numbers
 from latticework.experiments.records import estimates, grouping
-from latticework.experiments.records.estimates import published_mean
+from latticework.experiments.records.estimates import Estimate, published_mean
 from latticework.experiments.records.labels import sampler_key
 from latticework.experiments.records.record import Record
 
@@ -65,22 +66,41 @@ def fig2_levels(records: list[Record]) -> Finding:
     return Finding(margins, shown, note)
 
 
+def fig2_gwg_cost(records: list[Record]) -> Finding:
+    """A step of GWG-6 takes six times as long as one of DMALA, within a factor."""
+    chosen = {name: _at_paper_size(records, name) for name in ("dmala", "gwg")}
+    times = readings.undisturbed_seconds(chosen, TIMED)
+    paper, factor = published_mean("fig2", "gwg", "cost"), thresholds.TIME.value()
+    ratios = readings.paired_ratios(times["gwg"], times["dmala"])
+    margins = compare.equivalence(
+        "log(time of GWG-6 / DMALA)", readings.logs(ratios), math.log(paper), math.log(factor)
+    )
+    number = Number(
+        "time of a step, GWG-6 / DMALA", estimates.estimate(ratios.values()), Estimate(paper)
+    )
+    return Finding(margins, [number], f"within a factor of {factor:g} of the paper's")
+
+
+def _at_paper_size(records: list[Record], name: str) -> list[Record]:
+    """The records of DMALA at alpha = 0.6, or of GWG with six flips."""
+    field, quantity = {"dmala": ("step_size", "alpha"), "gwg": ("flips", "X")}[name]
+    size = published_mean("fig2", name, "size")
+    chosen = []
+    for record in records:
+        near = math.isclose(record.config["sampler"].get(field) or 0, size)
+        if near and sampler_key(record)[0] == name:
+            chosen.append(record)
+    if not chosen:
+        raise LookupError(f"no record of {name.upper()} at {quantity} = {size:g}")
+    return chosen
+
+
 def _fig2(records: list[Record]) -> tuple[SeedsByColumn, list[Number]]:
     """Acceptance and sites proposed of DMALA and GWG at the paper's settings."""
     values: SeedsByColumn = {}
     shown = []
-    for name, field, quantity, title in (
-        ("dmala", "step_size", "alpha", "DMALA, alpha = 0.6"),
-        ("gwg", "flips", "X", "GWG-6"),
-    ):
-        size = published_mean("fig2", name, "size")
-        chosen = []
-        for record in records:
-            near = math.isclose(record.config["sampler"].get(field) or 0, size)
-            if near and sampler_key(record)[0] == name:
-                chosen.append(record)
-        if not chosen:
-            raise LookupError(f"no record of {name.upper()} at {quantity} = {size:g}")
+    for name, title in (("dmala", "DMALA, alpha = 0.6"), ("gwg", "GWG-6")):
+        chosen = _at_paper_size(records, name)
         for column, text, key in (
             ("acceptance", "acceptance", "acceptance"),
             ("proposed", "sites changed by a proposal", "changed"),
@@ -113,7 +133,10 @@ def fig2_ess(records: list[Record]) -> Finding:
 
 def fig3(records: list[Record], axis: str) -> Finding:
     """DMALA is below all others. DSVGD has two errors: of its time average and its ensemble."""
-    finding = lowest(records, "log_rmse", "log RMSE", axis, RIVALS)
+    if axis == "seconds":
+        finding = lowest_at_equal_times(records, "log_rmse", "log RMSE", RIVALS)
+    else:
+        finding = lowest(records, "log_rmse", "log RMSE", axis, RIVALS)
     groups = readings.records_by_sampler(records, (*RIVALS, "DMALA"), ["log_rmse"])
     place, values = readings.values_at_common_end(groups, "log_rmse", axis)
     steps = (

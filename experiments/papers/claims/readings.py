@@ -228,16 +228,16 @@ def seconds_per_step_of_samplers(groups: Mapping[str, list[Record]]) -> dict[str
 
 
 def values_at_common_end(
-    groups: Mapping[str, list[Record]], column: str, axis: str
+    groups: Mapping[str, list[Record]], column: str, axis: str, share: float = 1.0
 ) -> tuple[float, dict[str, Seeds]]:
     """`column` of each group by seed, at the largest `axis` value that all runs reach.
 
-    Returns that value and the values of `column`. `axis` is step or seconds. Seconds are converted
-    to steps by `seconds_per_step`.
+    Or at a `share` of it. Returns that value and the values of `column`. `axis` is step or seconds.
+    Seconds are converted to steps by `seconds_per_step`.
     """
     cost = seconds_per_step_of_samplers(groups) if axis == "seconds" else dict.fromkeys(groups, 1.0)
     reached = {name: shortest(group, "step") * cost[name] for name, group in groups.items()}
-    place, values = min(reached.values()), {}
+    place, values = share * min(reached.values()), {}
     for name, group in groups.items():
         values[name] = by_seed(group, value_at(column, "step", place / cost[name]))
     return place, values
