@@ -1,5 +1,8 @@
 """The path of tempering that suits a model."""
 
+from functools import lru_cache
+
+import torch
 from torch import Tensor
 
 from latticework.models.annealed import GeometricPath, SoftenedPath
@@ -23,3 +26,18 @@ def path_of(
     if (softened := model.soften()) is not None:
         return SoftenedPath(model, softened, log_odds, powers=powers)
     return GeometricPath(model, log_odds, powers=powers)
+
+
+@lru_cache(maxsize=2)
+def cached_path(
+    model: EnergyModel,
+    powers: bool,
+    log_odds: tuple[float, ...] | None,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> GeometricPath | ScaledRBM:
+    """`path_of` with numbers of this type, made once for a sampler that asks at each step."""
+    path = path_of(model, None if log_odds is None else torch.tensor(log_odds), powers=powers)
+    for name, buffer in path.named_buffers(recurse=False):  # not those of the model
+        setattr(path, name, buffer.to(device, dtype))
+    return path

@@ -20,7 +20,6 @@ ladders are independent.
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from math import inf, isfinite, log
 from typing import Any
@@ -32,7 +31,7 @@ from torch.nn.functional import pad
 from latticework.models.base import AnnealedModel, Cache, EnergyModel
 from latticework.models.distributions import Tape, bernoulli_mask
 from latticework.models.domains import Binary, Integer
-from latticework.models.paths import path_of
+from latticework.models.paths import cached_path
 from latticework.samplers import make_sampler
 from latticework.samplers.base import (
     Info,
@@ -389,18 +388,4 @@ class Tempered(UsesKernel):
             raise UnsupportedModelError(self, model, needs, str(self.schedule))
         odds = None if self.log_odds is None else tuple(self.log_odds)
         powers = not (self.has_base and model.domain.is_counted)
-        return _path(model, powers, odds, x.dtype, x.device)
-
-
-@lru_cache(maxsize=2)
-def _path(
-    model: EnergyModel,
-    powers: bool,
-    log_odds: tuple[float, ...] | None,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> AnnealedModel:
-    path = path_of(model, None if log_odds is None else torch.tensor(log_odds), powers=powers)
-    for name, buffer in path.named_buffers(recurse=False):  # not those of the model
-        setattr(path, name, buffer.to(device, dtype))
-    return path
+        return cached_path(model, powers, odds, x.dtype, x.device)
