@@ -24,7 +24,7 @@ from latticework.sampling.tuning import setup as tuning
 from latticework.sampling.tuning.space import with_fields
 
 ADAPTATION = AcceptanceControl(rounds=20)
-MAX_PILOT_R_HAT = 1.2  # chains of a pilot, which is shorter than a run, stay apart above it
+MAX_PILOT_R_HAT = 1.2  # limit above which the chains of a pilot, a short run, stay apart
 TIMED_STEPS, TIMED_BLOCKS = 2, 3  # steps of a block and blocks, which give a first idea of a cost
 
 
