@@ -295,7 +295,7 @@ def test_a_result_is_saved_and_loaded_and_no_file_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize(("sampler", "engine"), [("gibbs_sweep", "compiled"), ("gibbs", "eager")])
 def test_log_probabilities_of_many_draws_come_from_few_calls(sampler, engine, monkeypatch):
-    """They are those of the draws. A call for each of them takes longer than compiled steps."""
+    """They are those of the draws. A kernel of lattices evaluates them itself."""
     calls, forward = [], lw.Lattice.forward
     monkeypatch.setattr(
         lw.Lattice, "forward", lambda self, x: calls.append(len(x)) or forward(self, x)
@@ -303,6 +303,6 @@ def test_log_probabilities_of_many_draws_come_from_few_calls(sampler, engine, mo
     model = lw.Lattice((4, 4), 0.2, 0.1)
     result = lw.sample(model, sampler, steps=600, engine=engine, diagnose=False)
     assert len(calls) < 60
-    assert sum(calls) >= 600 * 4
+    assert (sum(calls) >= 600 * 4) == (engine == "eager")
     expected = model(result.draws.flatten(0, 1)).view(4, 600)
     torch.testing.assert_close(result.log_prob, expected)

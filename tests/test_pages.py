@@ -126,13 +126,15 @@ def masked(block: str) -> list[str]:
     """The rows and words of a transcript, sorted, with every number, rank and hash replaced by #.
 
     Rates, times and tuned values depend on the machine, and so do the order of the rows, the marks
-    of the best and its ties, the width of a column and the ends of lines. Cells keep two spaces
+    of the best and its ties, the width of a column, the ends of lines and whether a number has a
+    spread, which whole numbers of two runs may lack. Cells keep two spaces
     between them, and an indented line keeps its indent.
     """
     text = re.sub(r"^-(?= )", "#", block, flags=re.MULTILINE)
     text = re.sub(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b", "#", text)
     text = re.sub(r"=?[-+]?\d[\d,.]*(?:e[-+]?\d+)?", "#", text)
     text = re.sub(r"# (?:s|min|h)\b", "# s", text)
+    text = text.replace("# ± #", "#")  # equal numbers have no spread
     found = []
     for line in re.sub(r"(?<=#) [=*]|─+", "", text).splitlines():
         cells = re.split(r" {2,}", line.strip())
