@@ -133,7 +133,7 @@ def describe(table: pd.DataFrame) -> str:
             low.append(target)
     names = f": {', '.join(low)}" if low else ""
     line = (
-        f"On {len(low)} of {len(table)} targets, one of {len(SEEDS)} calls chose a sampler of less "
+        f"On {len(low)} of {len(table)} targets, at least one of {len(SEEDS)} calls chose a sampler of less "
         f"than half of the best one's ESS a second{names}. The geometric mean of the ratios is "
         f"{geometric_mean(max(ratio, 0.01) for ratio in ratios):.2f}."
     )
