@@ -132,10 +132,11 @@ def describe(table: pd.DataFrame) -> str:
         if min(of_target) < HALF:
             low.append(target)
     names = f": {', '.join(low)}" if low else ""
+    mean = geometric_mean(max(ratio, 0.01) for ratio in ratios)
     line = (
-        f"On {len(low)} of {len(table)} targets, at least one of {len(SEEDS)} calls chose a sampler of less "
-        f"than half of the best one's ESS a second{names}. The geometric mean of the ratios is "
-        f"{geometric_mean(max(ratio, 0.01) for ratio in ratios):.2f}."
+        f"On {len(low)} of {len(table)} targets, at least one of {len(SEEDS)} calls chose a "
+        "sampler of less than half of the best one's ESS a second"
+        f"{names}. The geometric mean of the ratios is {mean:.2f}."
     )
     measured = set(table["target"])
     missing = [f"`{name}`" for name in references().index if f"`{name}`" not in measured]
