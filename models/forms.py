@@ -30,9 +30,8 @@ class LatticeForm(NamedTuple):
     kind: NDArray[np.int32]  # [sites]
     odds: NDArray[np.float64]  # [kinds, most neighbours + 1]
     high: NDArray[np.float64]  # the same as probabilities of 1
-    coupling: (
-        float  # log pi is the sum of s_i (coupling * (sum of neighbours' s) + bias_i), s = 2x - 1
-    )
+    # With s = 2x - 1, log pi is the sum of s_i (coupling * (sum of neighbours' s) + bias_i).
+    coupling: float
     bias: NDArray[np.float32]  # [sites]
 
 

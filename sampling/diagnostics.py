@@ -153,8 +153,10 @@ def find_rare(draws: NDArray) -> NDArray[np.bool_]:
     """
     low, high = draws.min((0, 1)), draws.max((0, 1))
     at_high = (draws == high).mean((0, 1))
-    seldom = count_rare_entries(draws) < MIN_RARE_ENTRIES  # false for NaN
-    return seldom & (np.minimum(at_high, 1 - at_high) <= RARE_SHARE) & (low < high)
+    rare = (np.minimum(at_high, 1 - at_high) <= RARE_SHARE) & (low < high)
+    entries = count_rare_entries(draws[..., rare])  # NaN of quantities of more values
+    rare[rare] = entries < MIN_RARE_ENTRIES
+    return rare
 
 
 def in_parts(draws: NDArray) -> Iterator[slice]:

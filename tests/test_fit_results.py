@@ -1,4 +1,4 @@
-"""What `latticework.fit` takes and gives: rows of all forms, what is refused, results in files."""
+"""Rows that `latticework.fit` takes or refuses, and its results in files."""
 
 import pandas as pd
 import pytest

@@ -3,33 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from long_run_models import POTTS, RING, same_run
 
 import latticework as lw
-from latticework.samplers import NAMES
 from latticework.sampling.codes import PlainCode
 from latticework.sampling.stored_draws import LazyArray, StoredDraws
-from latticework.sampling.targets import why_unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
-RING = lw.Graph([[i, (i + 1) % 6] for i in range(6)], 0.2, bias=0.1)
-RBM = lw.RBM(visible=12, hidden=3)
-POTTS = lw.GraphPotts([[i, i + 1] for i in range(4)], 0.4, 3)
-PATH = lw.Graph([[i, i + 1] for i in range(11)], 0.2)
-
-
-def names_for(model):
-    return [
-        name for name in NAMES if not why_unsupported(lw.sampling.naming.parse_sampler(name), model)
-    ]
-
-
-def same_run(one, other):
-    assert torch.equal(one.draws, other.draws)
-    torch.testing.assert_close(one.log_prob, other.log_prob)
-    torch.testing.assert_close(one.acceptance, other.acceptance)
-    assert one.evaluations == pytest.approx(other.evaluations)
-
-
 DOMAINS = [
     lw.Binary(11), lw.Binary(11, -1, 1), lw.Binary(5, -0.1, 0.3), lw.Subset(11, 4),
     lw.Categorical(7, 3), lw.Categorical(3, 300), lw.Mixed([2, 4, 3]), lw.Ordinal(9, 5),
@@ -137,16 +117,16 @@ def test_a_summary_has_the_means_of_the_draws_and_of_pairs(model):
 def test_a_summary_sees_a_chain_that_never_moved():
     """The state of ones has no neighbour. One chain of 200 hardly changes an R-hat."""
 
-    def isolated(x):
+    def isolate_ones(x):
         return torch.where(x.sum(1) == 5, -torch.inf, 0.0)
 
     x = torch.zeros(200, 6)
     x[0] = 1
     settings = {"sites": 6, "x": x, "steps": 2000, "burn_in": 10, "diagnose": False}
-    result = lw.sample(isolated, "gibbs", keep="summary", **settings)
+    result = lw.sample(isolate_ones, "gibbs", keep="summary", **settings)
     assert not result.converged
     assert "1 of 200 chains never moved" in result.verdict.text
-    again = lw.sample(isolated, "gibbs", keep="summary", **{**settings, "steps": 1000})
+    again = lw.sample(isolate_ones, "gibbs", keep="summary", **{**settings, "steps": 1000})
     assert "1 of 200 chains never moved" in again.continue_(1000).verdict.text
 
 

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from long_run_models import POTTS, RING, same_run
 
 import latticework as lw
 from latticework.samplers import NAMES
@@ -17,9 +18,7 @@ from latticework.sampling import progress, sampling_run
 from latticework.sampling.targets import why_unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
-RING = lw.Graph([[i, (i + 1) % 6] for i in range(6)], 0.2, bias=0.1)
 RBM = lw.RBM(visible=12, hidden=3)
-POTTS = lw.GraphPotts([[i, i + 1] for i in range(4)], 0.4, 3)
 PATH = lw.Graph([[i, i + 1] for i in range(11)], 0.2)
 
 
@@ -27,13 +26,6 @@ def names_for(model):
     return [
         name for name in NAMES if not why_unsupported(lw.sampling.naming.parse_sampler(name), model)
     ]
-
-
-def same_run(one, other):
-    assert torch.equal(one.draws, other.draws)
-    torch.testing.assert_close(one.log_prob, other.log_prob)
-    torch.testing.assert_close(one.acceptance, other.acceptance)
-    assert one.evaluations == pytest.approx(other.evaluations)
 
 
 # Blocks and `continue_`.

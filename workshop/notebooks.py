@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ class Cell(NamedTuple):
 
 
 class CellOutput(NamedTuple):
-    """What a cell printed, and its figures as PNG."""
+    """The text that a cell printed, and its figures as PNG."""
 
     text: str
     figures: list[bytes]
@@ -104,7 +103,6 @@ def list_outputs(output: CellOutput) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    time.perf_counter = time.process_time  # seconds that other work does not change
     for name in NOTEBOOKS:
         notebook = make_notebook(GALLERY / f"{name}.py")
         file = GALLERY / f"{name}.ipynb"

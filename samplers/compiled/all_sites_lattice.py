@@ -44,11 +44,11 @@ class FlipLogits(NamedTuple):
 
 @dataclass(frozen=True)
 class AllSitesLatticeTwin(GroupTwin):
-    adjusted = False  # whether a step may be rejected
+    is_adjusted = False  # whether a step may be rejected
 
     def refuses(self, form: LatticeForm) -> str:
         kinds = 1 + int(self.steps(form)[0].kind.max())
-        if self.adjusted and kinds > MAX_KINDS:
+        if self.is_adjusted and kinds > MAX_KINDS:
             return f"{kinds} kinds of sites ({MAX_KINDS} at most)"
         return refuse_degree(form)
 
@@ -82,16 +82,16 @@ class AllSitesLatticeTwin(GroupTwin):
         numbers = _rows_of_forms(SameObjects((self, *forms)))
         groups, size = rows.shape
         tiles, work = groups * -(-size // numbers.lattice.rows), NANOSECONDS * x.size * len(keys)
-        args = self.adjusted, numbers, phase, size, rows.ravel(), x, keys, sums
+        args = self.is_adjusted, numbers, phase, size, rows.ravel(), x, keys, sums
         over_chains(flip_rows, tiles, work, *args, np.empty(rows.size))
-        if not self.adjusted and np.isnan(forms[0].odds).any():
+        if not self.is_adjusted and np.isnan(forms[0].odds).any():
             sums.invalid[:] += len(keys)
 
 
 @dataclass(frozen=True)
 class LangevinLatticeTwin(AllSitesLatticeTwin):
     @property
-    def adjusted(self) -> bool:  # type: ignore[override]
+    def is_adjusted(self) -> bool:  # type: ignore[override]
         return isinstance(self.sampler, DMALA)
 
     def steps(self, form: LatticeForm) -> list[FlipLogits]:
@@ -109,7 +109,7 @@ class LangevinLatticeTwin(AllSitesLatticeTwin):
 class DLMCLatticeTwin(AllSitesLatticeTwin):
     """DLMC and DLMCf."""
 
-    adjusted = True
+    is_adjusted = True
 
     def steps(self, form: LatticeForm) -> list[FlipLogits]:
         sampler, gains = self.sampler, gains_of(form.odds)
@@ -134,7 +134,7 @@ class CyclePosition(NamedTuple):
 
 @dataclass(frozen=True)
 class ACSLatticeTwin(AllSitesLatticeTwin):
-    adjusted = True
+    is_adjusted = True
 
     def start(self, x: Tensor, form: LatticeForm) -> CyclePosition:
         return CyclePosition(x, torch.zeros(1, dtype=torch.long))
@@ -182,7 +182,7 @@ def _rows_of_forms(of: SameObjects) -> AllSitesRows:
     kind, kinds = steps[0].kind, len(steps[0].logits)
     everywhere = np.ones((1, len(kind)), bool)
     lattice = pack_lattice(forms[0]._replace(kind=kind), chances, everywhere, paired=False)
-    members = kind == np.arange(kinds)[:, None] if twin.adjusted else everywhere
+    members = kind == np.arange(kinds)[:, None] if twin.is_adjusted else everywhere
     return AllSitesRows(
         lattice=lattice,
         period=len(steps) // len(forms),

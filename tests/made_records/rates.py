@@ -20,7 +20,6 @@ GIBBS, SP, HERDING, FPCD = (
     "rates_fpcd",
 )
 METHODS = ("cd", "sml", "fpcd")  # of training
-MODELS = {1: -1.0, 2: -0.95, 3: -0.9, 4: 0.9, 5: 0.95, 6: 1.0}  # seed: place in a spread
 
 
 # Samples and their images.

@@ -8,14 +8,8 @@ from fakes import fake, noise
 
 from latticework.experiments.records.record import Record
 from made_records.building import SEEDS, Made, each
+from made_records.rates import FPCD, GIBBS, METHODS
 
-GIBBS, SP, HERDING, FPCD = (
-    "block_gibbs",
-    "sample_penalization",
-    "rates_herding",
-    "rates_fpcd",
-)
-METHODS = ("cd", "sml", "fpcd")  # of training
 MODELS = {1: -1.0, 2: -0.95, 3: -0.9, 4: 0.9, 5: 0.95, 6: 1.0}  # seed: place in a spread
 
 

@@ -62,11 +62,11 @@ def test_variants_keep_the_target_and_are_those_kernels_where_they_should_be():
             np.testing.assert_allclose(target.law @ matrix, target.law, atol=1e-12)
         same = np.allclose(exact, steps.dmala(dmala, target).after[0], atol=1e-6)
         assert same is (target is pairwise)
-    one = Target(lw.Graph([[0, 1]], 0.0, [0.3, 0.3]))
-    ahead = variants.locally_balanced_barker(lw.LocallyBalanced(), one).after[0]
-    low = int((one.z.sum(1) == 0).argmax())
+    two_sites = Target(lw.Graph([[0, 1]], 0.0, [0.3, 0.3]))
+    ahead = variants.locally_balanced_barker(lw.LocallyBalanced(), two_sites).after[0]
+    low = int((two_sites.z.sum(1) == 0).argmax())
     assert ahead[low].sum() == pytest.approx(1)
-    assert ahead[low, one.z.sum(1) == 1] == pytest.approx(0.5)  # the two flips are alike
+    assert ahead[low, two_sites.z.sum(1) == 1] == pytest.approx(0.5)  # the two flips are alike
 
 
 @pytest.mark.slow
