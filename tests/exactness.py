@@ -1,6 +1,6 @@
 """THE TABLE of samplers and targets, and the tests of counts.
 
-A new sampler joins by one line in TABLE, and by a function in step_laws.py or block_laws.py that
+A new sampler joins by one line in TABLE, and by a function in workshop/laws that
 enumerates its step if it is of a new kind.
 """
 
