@@ -40,37 +40,37 @@ class Learned(NamedTuple):
 
     state: LadderState  # with the schedule and scales
     trip_steps: float  # predicted steps of a round trip, Syed et al. (2022), Section 3.5
+    slowest_trip_steps: float  # the same by the rejections of the slowest ladder alone
     mean: Tensor  # share of high values of each site at b = 1, [dim]; [0] if it is not binary
 
 
-def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
+def learn_ladder(
+    sampler: "Tempered", model: EnergyModel, x: Tensor, last: Tensor | None = None
+) -> Learned:
     """Learn the schedule and scales in all rounds, by ladders of their own.
 
     Syed et al. (2022), Section 5. In the steps of a round the scale of each level follows its
     acceptance, and their geometric mean goes on. Ladders start at draws from b = 0, and at `x`
-    `[chains, *shape]` where all these are impossible or there is no such level.
+    `[chains, *shape]` where all these are impossible or there is no such level. With `last`
+    `[ladders, *shape]`, where other ladders ended, their replicas at b = 1 start there, so that
+    they begin in the modes that those found.
     """
     rng = own_generator(x.device)
-    fixed = sampler.schedule
-    count = len(fixed) if fixed is not None else sampler.levels or MIN_LEVELS
-    schedule = torch.linspace(0, 1, count, dtype=torch.float64, device=x.device)
-    if fixed is not None:
-        schedule = schedule.new_tensor(fixed)
-    chain = torch.arange(LEARNING_LADDERS, device=x.device) % len(x)
-    start = x[chain].expand(count + 1, LEARNING_LADDERS, *x.shape[1:])
-    first = int(sampler.draws_base(model))
-    if first:
-        start = draw_possible_base(sampler.path(model, x), count * LEARNING_LADDERS, x, rng)
-        start = start.unflatten(0, (count, LEARNING_LADDERS))
-    state, made, trip_steps = sampler._at(start[1:], start[0], schedule, model), 0, inf
+    fixed, first = sampler.schedule, int(sampler.draws_base(model))
+    schedule = first_schedule(sampler, x)
+    state, made = start_ladders(sampler, model, x, schedule, last, rng), 0
+    trip_steps, slowest = inf, inf
     mean = x.new_zeros(model.domain.dim if isinstance(model.domain, Binary) else 0)
     for number in range(sampler.rounds):
         rejected, impossible = torch.zeros_like(schedule[1:]), torch.zeros_like(schedule[1:])
+        rejected_by_ladder = torch.zeros_like(state.up)
         logs, mean = torch.zeros_like(state.scales), torch.zeros_like(mean)
         for _ in range(2**number):
             made, level = made + 1, state.level
             state, info = sampler.step_replicas(state, model, rng)
-            rejected += 1 - acceptance(state.up + state.down).mean(1)
+            rejections = 1 - acceptance(state.up + state.down)
+            rejected += rejections.mean(1)
+            rejected_by_ladder += rejections
             if first:  # more levels would not make draws from b = 0 possible
                 impossible[0] += state.up[0].isneginf().double().mean()
             if len(mean):
@@ -79,7 +79,8 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
             if len(logs):
                 scales = adapt_scales(sampler, state.scales, level, info.accept_prob, made)
                 state, logs = state._replace(scales=scales), logs + scales.log()
-        trip_steps = float(2 + 2 * (rejected / (2**number - rejected)).sum())
+        trip_steps = float(predict_trip_steps(rejected, 2**number))
+        slowest = float(predict_trip_steps(rejected_by_ladder, 2**number).max())
         rejected = (rejected - impossible) / (2**number - impossible).clamp(min=MIN_REJECTED_SHARE)
         barrier = float(rejected.sum())
         scales = (logs / 2**number).exp()
@@ -97,7 +98,38 @@ def learn_ladder(sampler: "Tempered", model: EnergyModel, x: Tensor) -> Learned:
             scales = torch.cat((scales[:first], scales[first:][nearest]))
         schedule = spaced
         state = sampler._at(hot, state.x, schedule, model, scales)
-    return Learned(state, trip_steps, mean)
+    return Learned(state, trip_steps, slowest, mean)
+
+
+def first_schedule(sampler: "Tempered", x: Tensor) -> Tensor:
+    """The schedule that learning begins with: the fixed one, or evenly spaced levels."""
+    if sampler.schedule is not None:
+        return torch.tensor(sampler.schedule, dtype=torch.float64, device=x.device)
+    levels = sampler.levels or MIN_LEVELS
+    return torch.linspace(0, 1, levels, dtype=torch.float64, device=x.device)
+
+
+def start_ladders(
+    sampler: "Tempered",
+    model: EnergyModel,
+    x: Tensor,
+    schedule: Tensor,
+    last: Tensor | None,
+    rng: Generator,
+) -> LadderState:
+    """The ladders that learn, before their first step (`learn_ladder`)."""
+    count = len(schedule)
+    chain = torch.arange(LEARNING_LADDERS, device=x.device) % len(x)
+    start = x[chain].expand(count + 1, LEARNING_LADDERS, *x.shape[1:])
+    if sampler.draws_base(model):
+        start = draw_possible_base(sampler.path(model, x), count * LEARNING_LADDERS, x, rng)
+        start = start.unflatten(0, (count, LEARNING_LADDERS))
+    return sampler._at(start[1:], start[0] if last is None else last, schedule, model)
+
+
+def predict_trip_steps(rejected: Tensor, steps: int) -> Tensor:
+    """Steps of a round trip by the `rejected` swaps `[pairs, ...]` in that many steps, `[...]`."""
+    return 2 + 2 * (rejected / (steps - rejected)).sum(0)
 
 
 def draw_possible_base(path: AnnealedModel, count: int, x: Tensor, rng: Generator) -> Tensor:

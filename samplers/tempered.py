@@ -77,8 +77,10 @@ class Tempered(UsesKernel):
     Sites are uniform at b = 0, or independent with `log_odds`, such as the frequencies of data. The
     nearer that law is to the target, the fewer levels are needed. With `learn_base`, `learn_fields`
     finds them: on a binary domain the rounds are made twice, the second time from the site means
-    that the ladders saw at b = 1, kept from 0 and 1. The base with the faster predicted round trips
-    stays. It is not tried where round trips are frequent, or with means near 1/2.
+    that the ladders saw at b = 1, kept from 0 and 1. These ladders go on from the states at b = 1
+    of the first ones, so that they begin in all modes that were found. The base whose slowest
+    ladder has the faster predicted round trips stays. It is not tried where round trips are
+    frequent, or with means near 1/2.
 
     Where states are impossible, level 0 draws some, whose swaps are rejected. They do not count for
     the schedule, as no level can change that. Zeros in tables and couplings of -inf are softened
@@ -211,8 +213,10 @@ class Tempered(UsesKernel):
             mean = ladder.mean.clamp(MIN_BASE_PROBABILITY, 1 - MIN_BASE_PROBABILITY)
             entropy = torch.special.entr(torch.stack((mean, 1 - mean))).sum()
             if len(mean) * log(2) - float(entropy) >= MIN_BASE_GAIN:
-                with_base = learn_ladder(replace(self, log_odds=mean.logit()), model, x)
-                if with_base.trip_steps < ladder.trip_steps:
+                by_means = replace(self, log_odds=mean.logit())
+                with_base = learn_ladder(by_means, model, x, ladder.state.x)
+                # A base that hardly has some mode holds the ladders there, and the others move on.
+                if with_base.slowest_trip_steps < ladder.slowest_trip_steps:
                     ladder, base = with_base, {"log_odds": mean.logit()}
         scales = {} if self.acceptance is None else {"scales": ladder.state.scales}
         return {"schedule": ladder.state.schedule, **scales, **base}

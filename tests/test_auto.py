@@ -72,22 +72,32 @@ def choose_by_numbers(monkeypatch, numbers, budget=10_000):
 @pytest.mark.parametrize(
     ("best", "tempered", "chosen"),
     [
-        ((1.0, 1.5), (0.5, 1.2), False),
-        ((1.0, 1.5), (0.5, 1.001), False),
-        ((1.0, 1.5), (2.0, 1.2), True),
+        ((1.0, 1.5), (0.5, 1.5), False),
+        ((1.0, 1.5), (0.5, 1.001), True),
+        ((1.0, 1.5), (2.0, 1.5), True),
         ((0.0, float("inf")), (0.5, 1.001), True),
     ],
 )
 def test_tempering_is_tried_where_chains_stay_apart(monkeypatch, best, tempered, chosen):
+    """The two that are left have turns: their ESS says little where all chains stay apart."""
     numbers = {"swendsen_wang": best, "tempered swendsen_wang": tempered}
-    numbers |= dict.fromkeys(names_of(PATH)[1:], (best[0] / 2, best[1]))
+    numbers |= dict.fromkeys((*names_of(PATH)[1:], "tempered gibbs_sweep"), (best[0] / 2, best[1]))
     choice = choose_by_numbers(monkeypatch, numbers, 100_000)
     assert isinstance(choice.sampler, lw.Tempered) == chosen
-    *rounds, last = [pilot.name for pilot in choice.pilots]
-    assert last == "tempered swendsen_wang"
+    *rounds, first, last = [pilot.name for pilot in choice.pilots]
+    assert (first, last) == ("tempered swendsen_wang", "tempered gibbs_sweep")
     assert [rounds.count(name) for name in rounds] == [3, 3, 2, 1, 1, 3, 3, 2, 3, 3]
     if chosen:
+        assert isinstance(choice.sampler.inner, lw.SwendsenWang)
         assert choice.sampler.schedule is not None  # learned once, and then fixed
+
+
+def test_a_sampler_that_mixes_is_before_one_that_does_not(monkeypatch):
+    """Chains that stay apart may move fast, each in a mode of its own."""
+    numbers = dict.fromkeys(names_of(PATH), (9.0, 1.5))
+    choice = choose_by_numbers(monkeypatch, numbers | {"gibbs": (1.0, 1.01)})
+    assert isinstance(choice.sampler, lw.Gibbs)
+    assert not any(pilot.name.startswith("tempered") for pilot in choice.pilots)
 
 
 @pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.15])

@@ -8,6 +8,7 @@ from replicas import errors_off, run_ladders
 from targets import TARGETS
 
 import latticework as lw
+from latticework.models.references.catalogue import reference_model
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 
@@ -55,6 +56,15 @@ def test_no_base_is_learned_where_round_trips_are_frequent(beta):
     assert "uniform sites" in repr(result.ladders)
     assert result.converged
     assert (result.draws.double().mean((0, 1)) - mean).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("kernel", ["gibbs_sweep", "metropolis_sweep"])
+def test_no_base_is_learned_that_holds_a_mode_at_the_top(kernel):
+    """Its ladders make frequent trips in the modes that the base has, and none in the others."""
+    model = reference_model("grids_11")
+    result = lw.sample(model, kernel, temper=True, chains=8, steps=600, diagnose=False)
+    assert "uniform sites" in repr(result.ladders)
+    assert int(result.ladders.trips.min()) > 0
 
 
 def test_the_report_says_which_base():

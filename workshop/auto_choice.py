@@ -31,7 +31,7 @@ from latticework.sampling.budget import Allowance
 from latticework.sampling.naming import parse_sampler
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.auto import CANDIDATES, SamplerChoice, choose_sampler
-from latticework.sampling.tuning.pilots import MAX_PILOT_R_HAT, PilotRun, Pilots
+from latticework.sampling.tuning.pilots import PilotRun, Pilots
 from latticework.sampling.tuning.setup import fit_blocks
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "long_runs.md"
@@ -65,12 +65,12 @@ def find_best(model: EnergyModel) -> list[PilotRun]:
     runs = [pilots.measure(*each, FIRST_PILOT) for each in exact_samplers(model, pilots)]
     runs.sort(key=lambda run: -run.rate)
     runs = [pilots.measure(run.name, run.sampler, SECOND_PILOT) for run in runs[:SEMIFINALISTS]]
-    runs.sort(key=lambda run: (not run.r_hat <= MAX_PILOT_R_HAT, -run.rate))
+    runs.sort(key=lambda run: (not run.mixes, -run.rate))
     if not why_unsupported(Tempered(runs[0].sampler, levels=2, rounds=1), model):
         tempered = pilots.temper(runs[0], Allowance(2.0, "seconds"))
-        if tempered is not None and tempered.r_hat <= MAX_PILOT_R_HAT:
+        if tempered is not None and tempered.mixes:
             runs.append(tempered)
-    runs.sort(key=lambda run: (not run.r_hat <= MAX_PILOT_R_HAT, -run.rate))
+    runs.sort(key=lambda run: (not run.mixes, -run.rate))
     return runs[:FINALISTS]
 
 

@@ -39,13 +39,13 @@ CELL_FACES: dict[str, dict[str, Any]] = {
     DISAGREE: {"facecolor": "#DDDDDD", "linewidth": 0},
     NOT_SUPPORTED: {"facecolor": "none", "edgecolor": "#BBBBBB", "hatch": "////"},
 }
-TARGETS = {  # the warmest of each family first
+TARGETS = {  # the weakest coupling of each family first
     "product": "independent sites",
     "ising_5x5": "Ising 5x5",
-    "ising_50x50_below": "Ising 50x50, warm",
-    "ising_50x50_at": "Ising 50x50, critical",
-    "ising_50x50_above": "Ising 50x50, cold",
-    "potts_30x30": "Potts 30x30, critical",
+    "ising_50x50_below": "Ising 50x50, below critical",
+    "ising_50x50_at": "Ising 50x50, at critical",
+    "ising_50x50_above": "Ising 50x50, above critical",
+    "potts_30x30": "Potts 30x30, at critical",
     "sk_16": "spin glass, 16 spins",
     "sk_200": "spin glass, 200 spins",
     "rbm_mnist_25": "RBM of MNIST",

@@ -3,9 +3,11 @@
 `CANDIDATES` lists exact samplers, those of a structure first; at most five that support the target
 take part. Successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification
 and Hyperparameter Optimization", AISTATS 2016) gives all the same part of the pilot's budget, keeps
-the better half and repeats this. The score is the ESS of the worst quantity for a unit of the
-budget, as in a race. Where the last two disagree about the target, or the chains of the best stay
-apart, the best is also tried with replicas at higher temperatures.
+the better half and repeats this. Candidates whose chains agree come first, by their score:
+the ESS of the worst quantity for a unit of the budget, as in a race. The others stay in the order
+of `CANDIDATES`, because the ESS of chains that stay apart says little. Where the last two disagree
+about the target, or the chains of the best stay apart, replicas at higher temperatures are tried:
+of the best, or of the last two if the best does not mix.
 
 The choice is frozen. No draw of a pilot is part of the result.
 """
@@ -27,7 +29,7 @@ from latticework.sampling.engine import Engine, NotCompiledError, select_kernel
 from latticework.sampling.naming import parse_sampler, short_repr
 from latticework.sampling.targets import why_unsupported
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
-from latticework.sampling.tuning.pilots import MAX_PILOT_R_HAT, PilotRun, Pilots
+from latticework.sampling.tuning.pilots import PilotRun, Pilots
 from latticework.sampling.tuning.setup import fit_blocks
 from latticework.sampling.verdict import entry_name
 
@@ -35,7 +37,7 @@ from latticework.sampling.verdict import entry_name
 CANDIDATES = (
     "swendsen_wang", "block_gibbs", "gibbs_sweep", "metropolis_sweep",
     "gibbs(sites=3, scan=scopes)", "gibbs", "dmala", "gwg", "gibbs(sites=2, scan=random)",
-    "locally_balanced", "random_walk",
+    "hamming_ball", "locally_balanced", "random_walk",
 )  # fmt: skip
 MAX_CANDIDATES = 5
 PILOT_SHARE = 0.2  # the part of the budget that pilots may spend; tempering may spend as much again
@@ -108,8 +110,10 @@ class Contest:
         first, *behind = self._halve(candidates, allowed.part(1 - ADAPTATION_SHARE))
         apart = self._disagreement([first, *behind])
         best = first
-        if apart or not first.r_hat <= MAX_PILOT_R_HAT:
-            best = self._try_tempering(first, allowed, bool(apart))
+        if apart or not first.mixes:
+            tried = [first] if first.mixes else [first, *behind]
+            for pilot in tried:
+                best = self._try_tempering(pilot, best, allowed.part(1 / len(tried)), bool(apart))
         return SamplerChoice(
             best.sampler, tuple(self.pilots.runs), budget.unit, self.pilots.seconds,
             self.pilots.evaluations, apart,
@@ -157,7 +161,7 @@ class Contest:
                 break
             share = unspent.part(1 / (later * len(left)))
             measured = [self.pilots.measure(name, sampler, share) for name, sampler in left]
-            measured.sort(key=lambda pilot: -pilot.rate)
+            measured.sort(key=lambda pilot: (not pilot.mixes, -pilot.rate if pilot.mixes else 0.0))
             left = [(each.name, each.sampler) for each in measured[: math.ceil(len(left) / 2)]]
         return measured[:2]
 
@@ -170,16 +174,24 @@ class Contest:
         seen = [summarise(pilot) for pilot in pilots]
         return "; ".join(disagreements(seen, ["the log-probability", *entries]))
 
-    def _try_tempering(self, best: PilotRun, allowed: Allowance, apart: bool) -> PilotRun:
-        """The tempered sampler where it is better, or agrees with itself where others disagree."""
-        if why_unsupported(Tempered(best.sampler, levels=2, rounds=1), self.model):
+    def _try_tempering(
+        self, candidate: PilotRun, best: PilotRun, allowed: Allowance, apart: bool
+    ) -> PilotRun:
+        """The candidate at several temperatures, if that is better than the best so far; the best.
+
+        A sampler that mixes is better than one whose chains stay apart: their ESS says nothing
+        about the whole target. Where samplers disagree, one that agrees with itself is better.
+        """
+        if why_unsupported(Tempered(candidate.sampler, levels=2, rounds=1), self.model):
             return best
         try:
-            pilot = self.pilots.temper(best, allowed)
+            pilot = self.pilots.temper(candidate, allowed)
         except ValueError:  # a target that cannot be softened
             return best
         if pilot is None:
             return best
+        if pilot.mixes != best.mixes:
+            return pilot if pilot.mixes else best
         agrees = pilot.r_hat <= largest_r_hat(self.pilots.setup.chains)
         return pilot if pilot.rate > best.rate or (apart and agrees) else best
 

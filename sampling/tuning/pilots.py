@@ -43,6 +43,11 @@ class PilotRun:
     ess: float = 0.0  # ESS of the worst quantity
     run: tuning.SampledRun | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether the chains do not stay apart."""
+        return self.r_hat <= MAX_PILOT_R_HAT
+
 
 class Pilots:
     """Pilots on one target, what each step costs, and what all have cost together."""
