@@ -82,8 +82,8 @@ quick paper: $(READY) ## run all missing experiments at that scale, then the rep
 report: $(READY) ## write outputs/report/index.html, our results compared with the papers'
 	@$(BIN)/python -m latticework.scripts.report
 
-bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (most of an hour, on an idle machine)
-	@$(BIN)/python -m workshop.bench --out docs/results/bench.csv
+bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (hours, on an idle machine)
+	@$(BIN)/python -m workshop.bench --tables docs/results --threads 1 --ess 2
 
 references: $(READY_DEV) ## compute all reference targets anew: cards, draws and their page (some minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m workshop.references

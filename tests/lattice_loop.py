@@ -12,6 +12,7 @@ from latticework.samplers.compiled.bits import PAST_SEEDS, SEEDS
 from latticework.samplers.compiled.philox import fill
 
 GOLDEN, LANES = np.uint64(0x9E3779B97F4A7C15), 512
+LANE_STEP = np.uint64(0xDA942042E4DD58B5)
 
 
 # Random numbers.
@@ -33,9 +34,13 @@ def bits_of(words: NDArray) -> NDArray:
 
 def start_pass(key: int, block: int, turn: int, time: int = 0) -> list[NDArray]:
     """The state of eight generators; at -time for perfect draws."""
-    words = np.empty(64 * (time + 1), np.uint32)
+    words = np.empty(64 * (time + 1) if time else 4, np.uint32)
     fill(words, key, block, PAST_SEEDS if time else SEEDS)
-    seed = words.reshape(4, -1)[:, 16 * time :].T.copy().view(np.uint64).reshape(4, 8)
+    if time:
+        seed = words.reshape(4, -1)[:, 16 * time :].T.copy().view(np.uint64).reshape(4, 8)
+    else:
+        seed = np.arange(32, dtype=np.uint64).reshape(4, 8) * LANE_STEP
+        seed += words.view(np.uint64).repeat(2)[:, None]
     return list(mix(seed + np.array([GOLDEN]) * np.uint64(turn)))
 
 

@@ -33,7 +33,7 @@ def compiled() -> list:
     for sampler in (lw.DULA(0.4), lw.DMALA(0.3), lw.ACS(2.0, 0.2, 3), lw.GibbsSweep()):
         # More chains than a tile holds, more steps than three planes count.
         cases.append((sampler, lattice, 2 * TILE_WORDS + 5, 300, "tiles"))
-    for sampler in (lw.DULA(0.4), lw.DMALA(0.4), lw.BlockGibbs(2), lw.GWG(3)):
+    for sampler in (lw.DULA(0.4), lw.DMALA(0.4), lw.GWG(3)):
         # More steps than products are used for, more chains than a chunk holds.
         cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
         cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
@@ -109,7 +109,7 @@ def test_sums_are_those_of_single_steps(twin, model, chains, steps):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "sampler", [lw.GWG(), lw.DMALA(0.4), lw.BlockGibbs(), lw.Gibbs(), lw.LocallyBalanced()], ids=str
+    "sampler", [lw.GWG(), lw.DMALA(0.4), lw.Gibbs(), lw.LocallyBalanced()], ids=str
 )
 def test_annealing_estimates_the_normaliser(sampler):
     """A path of machines: the model changes in place before each step."""
@@ -144,18 +144,6 @@ def test_a_cycle_goes_on_where_it_was():
     moved = twin.relocate(state.x.clone(), state, model)
     for later in (state, twin.refresh(state, model), moved):
         assert later.phase.item() == 7 % 3
-
-
-def test_updates_of_block_gibbs_are_shared_among_threads_as_steps_are(monkeypatch):
-    works = []
-    monkeypatch.setattr(
-        "latticework.samplers.compiled.rbm.over_chunks", lambda *given: works.append(given[3])
-    )
-    for updates, steps in ((5, 1), (1, 5)):
-        twin = find_compiled_kernel(lw.BlockGibbs(updates), rated())
-        state, rng = start(twin, rated(), 7)
-        twin.advance(state, rated(), rng, steps)
-    assert works[0] == pytest.approx(works[1])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from math import inf, log
 import numpy as np
 import pytest
 import torch
-from lattice_loop import LANES, Loop, draw_words, start_pass, uniforms
+from lattice_loop import LANES, Loop, start_pass, uniforms
 from numpy.typing import NDArray
 from torch import Generator
 
@@ -66,9 +66,8 @@ class Step(Loop):
         y = x ^ (u < np.minimum(np.rint(p * 2.0**40), 2**40 - 1))
         if isinstance(self.sampler, lw.DULA):
             return y
-        state = start_pass(key, block, 1)
-        words = [draw_words(state) for _ in range(place // 8 + 1)]
-        level = float(words[-1][place % 8] >> np.uint64(11)) * 2.0**-53
+        words = start_pass(key, block, 1 + place // 8)[0]
+        level = float(words[place % 8] >> np.uint64(11)) * 2.0**-53
         ratio = self.log_prob(y) - self.log_prob(x)
         ratio += self.log_q(y, x != y, t) - self.log_q(x, x != y, t)
         return y if level < math.exp(min(ratio, 0.0)) else x

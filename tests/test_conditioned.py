@@ -170,12 +170,10 @@ def test_categories_are_numbers_from_0():
 
 
 def test_sampling_given_a_part_of_an_image():
-    """Compiled block Gibbs on an RBM: the visible units that are left, then the whole image."""
+    """Block Gibbs on an RBM: the visible units that are left, then the whole image."""
     rbm = TARGETS["rbm"].model
     smaller = rbm.condition_on({1: 1})
-    result = lw.sample(
-        smaller, "block_gibbs", chains=200, steps=200, burn_in=20, engine="compiled", diagnose=False
-    )
+    result = lw.sample(smaller, "block_gibbs", chains=200, steps=200, burn_in=20, diagnose=False)
     states, law = distribution(smaller)
     mean = law @ states.double()
     found = result.draws.double().mean(1)

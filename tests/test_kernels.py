@@ -209,7 +209,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
-    [lw.DULA(0.2), lw.DMALA(0.2), lw.BlockGibbs(), lw.GWG(3), lw.LocallyBalanced()],
+    [lw.DULA(0.2), lw.DMALA(0.2), lw.GWG(3), lw.LocallyBalanced()],
     ids=str,
 )
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):

@@ -21,7 +21,6 @@ from latticework.models.distributions import (
     draw_categorical,
 )
 from latticework.samplers.compiled import all_binary, all_categorical
-from latticework.samplers.compiled.block_gibbs import draw_hidden, draw_visible
 from latticework.samplers.compiled.rbm_langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
 
@@ -144,19 +143,6 @@ KEY, WORD = 12_121_362, 58  # a step whose first word of chain 0 and stream 0 is
 EDGE = math.log(2**32 / (WORD + 0.5) - 1)  # this word decides as if 1 had these log-odds, or -
 
 
-def hidden(z):
-    h = np.zeros((1, 4), np.float32)
-    draw_hidden(0, KEY, 0, np.full((1, 4), z, np.float32), h)
-    return h[0, 0]
-
-
-def visible(z):
-    x, count = np.zeros((1, 4), np.float32), np.zeros(1, np.int64)
-    sites, invalid = np.zeros((1, 4), np.int32), np.zeros(1, bool)
-    draw_visible(0, KEY, 0, np.full((1, 4), z, np.float32), x, 0, sites, count, invalid)
-    return x[0, 0]
-
-
 def langevin(z):
     x, gradient, price = np.zeros((1, 4), np.float32), np.full((1, 4), 2 * z, np.float32), 0
     sites, count = np.zeros((1, 4), np.int32), np.zeros(1, np.int64)
@@ -175,7 +161,7 @@ def flipped(z):
     return y[0]
 
 
-@pytest.mark.parametrize("draw", [hidden, visible, langevin, flipped])
+@pytest.mark.parametrize("draw", [langevin, flipped])
 def test_rare_decisions_of_compiled_kernels(draw):
     """A word of 58 is among the 58.5 of 2^32 that make the rarer outcome happen."""
     assert [draw(z) for z in (-EDGE - 0.01, -EDGE + 0.01)] == [0, 1]

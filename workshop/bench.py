@@ -1,6 +1,8 @@
 """Benchmark samplers: steps and effective samples per second of our kernels, peers and the limit.
 
-    python -m workshop.bench                 print the tables (most of an hour)
+    python -m workshop.bench                 print all rows (hours)
+    python -m workshop.bench --tables docs/results           write the tables of the docs (hours)
+    python -m workshop.bench --tables docs/results bench_tori
     python -m workshop.bench --quick         a rough result within a minute or two
     python -m workshop.bench --out FILE.csv  also write FILE.csv and FILE_limit.png
     python -m workshop.bench --only 5x5/100 rbm --contenders eager numba limit
@@ -30,7 +32,7 @@ from latticework.experiments.records.record import versions
 from latticework.sampling.diagnostics import convergence
 from workshop.bench_contenders import CONTENDERS, missing
 from workshop.bench_workers import RemoteWorker, cores
-from workshop.bench_workloads import TABLE, Workload, chosen
+from workshop.bench_workloads import TABLE, TABLES, Workload, chosen
 
 PEERS = ("thrml", "hamon", "dwave-samplers", "openjij", "ferrotherm", "mcising")
 LIBRARIES = ("torch", "numba", "jax", *PEERS)
@@ -284,29 +286,44 @@ def main(arguments: list[str] | None = None) -> None:
     add("--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N")
     help_ess = "longest trace for effective samples of a sampler on a model; 0 for none"
     add("--ess", type=float, default=20.0, metavar="SECONDS", help=help_ess)
-    add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    usual = [name for name, contender in CONTENDERS.items() if not contender.environment]
+    add("--contenders", nargs="+", choices=CONTENDERS, default=usual, metavar="NAME")
     add("--only", nargs="+", default=[], help="parts of MODEL/CHAINS/SAMPLER names")
+    help_tables = f"write tables of the docs to FOLDER: {', '.join(TABLES)}; by default all"
+    add("--tables", nargs="+", default=[], metavar=("FOLDER", "NAME"), help=help_tables)
     options = parser.parse_args(arguments)
     if not all(1 <= count <= available for count in options.threads):
         parser.error(f"--threads must be between 1 and the {available} cores of this process")
+    folder, *names = options.tables or [None]
+    if unknown := set(names) - set(TABLES):
+        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(TABLES)}")
     console = Console() if sys.stdout.isatty() else Console(width=160)
     effort = Effort(3, 0.02, 0) if options.quick else Effort(5, 0.2, options.ess)
+
+    def run(workloads: list[Workload], contenders: list[str], out: Path | None) -> None:
+        present = [name for name in contenders if not missing(name)]
+        for name in contenders:
+            if absent := missing(name):
+                text = f"{name} is left out: {' and '.join(absent)} not installed"
+                console.print(text, style="yellow")
+        rows = list(measure(workloads, present, options.threads, effort, console))
+        if rows:
+            print(table(rows))
+        if rows and out is not None:
+            write(out, rows)
+            plot(out.with_name(f"{out.stem}_limit.png"), rows)
+
+    if folder:
+        for name in names or TABLES:
+            workloads = [w for w in TABLES[name].workloads if w in set(chosen(options.only))]
+            run(workloads, list(TABLES[name].contenders) or usual, Path(folder) / f"{name}.csv")
+        return
     workloads = list(chosen(options.only))
     if options.quick and not options.only:
         workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]
     if not workloads:
         parser.error(f"--only matches none of {', '.join(work.name for work in chosen([]))}")
-    contenders = [name for name in options.contenders if not missing(name)]
-    for name in options.contenders:
-        if absent := missing(name):
-            text = f"{name} is left out: {' and '.join(absent)} not installed"
-            console.print(text, style="yellow")
-    rows = list(measure(workloads, contenders, options.threads, effort, console))
-    if rows:
-        print(table(rows))
-    if rows and options.out is not None:
-        write(options.out, rows)
-        plot(options.out.with_name(f"{options.out.stem}_limit.png"), rows)
+    run(workloads, options.contenders, options.out)
 
 
 if __name__ == "__main__":

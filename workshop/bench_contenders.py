@@ -5,8 +5,8 @@ A contender makes chains for a workload. Chains advance by `burst(steps)` and re
 loads only its own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -51,7 +51,8 @@ class Contender:
     """`needs` are the packages that must be installed, `takes` the workloads and threads.
 
     A burst has `fewest` steps or more, where a call has a cost of its own. `is_ours` says whether
-    the law of a step is that of our sampler, so that effective samples are the same.
+    the law of a step is that of our sampler, so that effective samples are the same. Its process
+    has the variables of `environment`.
     """
 
     make: Callable[[Workload, int], BenchChains]
@@ -59,6 +60,7 @@ class Contender:
     needs: tuple[str, ...] = ()
     fewest: int = 1
     is_ours: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 # Our own code.
@@ -246,6 +248,15 @@ CONTENDERS = {
         Eager, lambda work, _: work.kind not in GRAPHS or work.sites * work.chains <= LARGE
     ),
     "compiled": Contender(Compiled),
+    **{
+        name: Contender(
+            Compiled, environment={"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
+        )
+        for name, cpu, features in (
+            ("avx2", "haswell", "+avx2,+fma,+popcnt,+bmi,+bmi2"),
+            ("sse2", "x86-64", "+sse2"),
+        )
+    },
     "fused": Contender(_fused, lambda work, _: work.kind not in ("ising", *GRAPHS)),
     "plain": Contender(
         Plain,

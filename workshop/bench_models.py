@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from latticework.models.base import EnergyModel
     from latticework.samplers.base import Sampler
 
-NAMES = {"gibbs-1": "gibbs", "gwg-1": "gwg", "sweep": "gibbs_sweep", "block-gibbs": "block_gibbs"}
+NAMES = {
+    "gibbs-1": "gibbs",
+    "gwg-1": "gwg",
+    "sweep": "gibbs_sweep",
+    "metropolis": "metropolis_sweep",
+    "block-gibbs": "block_gibbs",
+}
 
 
 def model_of(work: Workload) -> "EnergyModel":

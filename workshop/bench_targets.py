@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from latticework.models.graph import Graph
 
 KINDS = ("readme", "field", "mlp", "categories")
-GRAPHS = ("torus", "regular", "gnm", "power", "sk")
+GRAPHS = ("torus", "signs", "regular", "gnm", "power", "sk")
 COUPLING, BIAS = 0.1, 0.2  # parameters of lattices
 
 
@@ -49,10 +49,10 @@ def graph_of(kind: str, sizes: tuple[int, ...]) -> "Graph":
     """A graph with weights of one size, by networkx.
 
     torus-ROWSxCOLUMNS is the lattice of these sides. The others are spin glasses, with the weights
-    +-1 / sqrt(mean degree): regular-SITESxDEGREE; gnm-SITESxEDGES, all pairs as likely;
-    power-SITESxEDGES, where a new site has so many edges, to sites in proportion to their degrees
-    (A.-L. Barabasi and R. Albert, 1999); sk-SITES, the complete graph (D. Sherrington and
-    S. Kirkpatrick, 1975).
+    +-1 / sqrt(mean degree): signs-ROWSxCOLUMNS, such a lattice; regular-SITESxDEGREE;
+    gnm-SITESxEDGES, all pairs as likely; power-SITESxEDGES, where a new site has so many edges, to
+    sites in proportion to their degrees (A.-L. Barabasi and R. Albert, 1999); sk-SITES, the
+    complete graph (D. Sherrington and S. Kirkpatrick, 1975).
     """
     import networkx
 
@@ -63,6 +63,7 @@ def graph_of(kind: str, sizes: tuple[int, ...]) -> "Graph":
 
     makers: dict[str, Callable[..., Any]] = {
         "torus": torus,
+        "signs": torus,
         "regular": lambda sites, degree: networkx.random_regular_graph(degree, sites, seed=0),
         "gnm": lambda sites, edges: networkx.gnm_random_graph(sites, edges, seed=0),
         "power": lambda sites, edges: networkx.barabasi_albert_graph(sites, edges, seed=0),

@@ -9,9 +9,10 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,12 @@ class Worker:
         return ""
 
     def seconds(self, steps: int) -> float:
-        """Seconds per step, averaged over `steps` steps."""
+        """Seconds per step, over `steps` steps: those of the processor if there is one thread."""
         assert self.chains is not None
-        start = time.perf_counter()
+        clock = time.process_time if self.threads == 1 else time.perf_counter
+        start = clock()
         self.chains.burst(steps)
-        return (time.perf_counter() - start) / steps
+        return (clock() - start) / steps
 
     def steps_in(self, budget: float) -> int:
         """The number of steps that take about `budget` seconds. Also warms up."""
@@ -92,7 +94,7 @@ class RemoteWorker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, contender, threads)
-        with limited(threads):
+        with limited(threads, CONTENDERS[contender].environment):
             self._process = context.Process(target=serve, args=arguments, daemon=True)
             self._process.start()
         theirs.close()
@@ -153,13 +155,14 @@ def cores() -> list[int]:
 
 
 @contextmanager
-def limited(threads: int) -> Iterator[None]:
-    """Processes started in the block inherit `threads` cores and pools of that size.
+def limited(threads: int, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Processes started in the block inherit `threads` cores, pools of that size, and variables.
 
     Where the system cannot bind a process to cores (macOS), JAX and thrml use all of them.
     """
-    before = {name: os.environ.pop(name, None) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+    given = dict.fromkeys(THREADS, str(threads)) | dict(environment)
+    before = {name: os.environ.pop(name, None) for name in given}
+    os.environ.update(given)
     allowed = cores()
     binds = hasattr(os, "sched_setaffinity")
     if binds:

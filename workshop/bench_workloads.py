@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 SIDES = (3, 10, 32, 100, 316, 1000)  # sides of square lattices: 9 to 10^6 sites
 CHAINS = (1, 10, 100, 1_000, 10_000)
@@ -10,7 +11,14 @@ ON_LATTICES = ("gibbs-1", "gwg-1", "dula", "dmala", "sweep")
 ON_LINES = ("gibbs-1", "gwg-1", "dmala", "sweep")  # against sites and chains, by default
 STEP_SIZES = {"dula": 0.1, "dmala": 0.2}
 ON_FUNCTIONS = ("dmala", "gwg-1", "gibbs-1", "dula", "pafs", "avg", "dhams", "acs")
-GRAPHS = ("torus-100x100", "regular-10000x3", "gnm-800x19176", "power-100000x4", "sk-200")
+GRAPHS = (
+    "torus-100x100",
+    "signs-100x100",
+    "regular-10000x3",
+    "gnm-800x19176",
+    "power-100000x4",
+    "sk-200",
+)
 FUNCTIONS = ("readme-20", "field-30", "mlp-784x128", "categories-20x4")
 
 
@@ -46,7 +54,7 @@ class Workload:
         """Sites of one chain."""
         first, second, third = (*self.sizes, 0, 0)[:3]
         squares = {"resnet": first * first, "bnn": (second + 2) * third + 1}
-        squares |= dict.fromkeys(("ising", "torus"), first * second)
+        squares |= dict.fromkeys(("ising", "torus", "signs"), first * second)
         return squares.get(self.kind, first)
 
 
@@ -61,9 +69,25 @@ TABLE = [
     *_each("ising-100x100", 100, *ON_LATTICES),
     *_each("rbm-784x500", 100, "gibbs-1", "gwg-1", "dula", "dmala", "block-gibbs"),
     *_each("pairs-100", 100, "gibbs-1", "gwg-1", "dula", "dmala"),
+]
+NETWORKS = [
     *_each("resnet-28x64x8", 100, "dmala"),
     *_each("resnet-28x64x8-bf16", 100, "dmala"),
     *_each("bnn-4889x13x500", 50, "gibbs-1", "gwg-1", "dula", "dmala"),  # COMPAS
+]
+ON_TORI = [
+    Workload(f"ising-{side}x{side}", chains, "sweep")
+    for side, chains in product((5, 10, 25, 50, 100, 300, 1000), (1, 2, 8, 100, 1_000))
+    if side * side * chains <= 10**7
+]
+ON_SETS = [  # the last ones by columns
+    Workload(model, chains, sampler)
+    for model, sampler in (
+        *product(("ising-50x50",), ("sweep", "metropolis", "dula", "dmala")),
+        ("torus-50x50", "sweep"),
+    )
+    for chains in (1, 2, 100)
+    if model != "torus-50x50" or chains == 100
 ]
 AGAINST_SITES = [
     Workload(f"ising-{side}x{side}", 4, sampler) for sampler in ON_LINES for side in SIDES
@@ -78,7 +102,7 @@ ON_GRAPHS = [
     *[
         Workload(model, chains, "sweep")
         for model in ("ising-100x100", *GRAPHS)
-        for chains in (1, 20, 1_000)
+        for chains in (1, 8, 100, 1_000)
         if (model, chains) != ("power-100000x4", 1_000)  # a minute a sweep for some
     ],
     *[
@@ -89,8 +113,26 @@ ON_GRAPHS = [
 ]
 
 
+class Table(NamedTuple):
+    """A CSV file's workloads, and its contenders: by default those with all of the processor."""
+
+    workloads: list[Workload]
+    contenders: tuple[str, ...] = ()
+
+
+TABLES = {
+    "bench": Table(TABLE),
+    "bench_functions": Table(ON_TARGETS, ("eager", "fused", "jax")),
+    "bench_graphs": Table(ON_GRAPHS),
+    "bench_instruction_sets": Table(ON_SETS, ("compiled", "avx2", "sse2", "limit")),
+    "bench_networks": Table(NETWORKS),
+    "bench_tori": Table(ON_TORI),
+}
+
+
 def chosen(only: list[str]) -> Iterator[Workload]:
     """The workloads whose name contains any of `only`: `rbm`, `dmala`, `5x5/100/gwg`."""
-    for work in dict.fromkeys([*TABLE, *ON_TARGETS, *ON_GRAPHS, *AGAINST_SITES, *AGAINST_CHAINS]):
+    works = [work for table in TABLES.values() for work in table.workloads]
+    for work in dict.fromkeys([*works, *AGAINST_SITES, *AGAINST_CHAINS]):
         if not only or any(part in work.name for part in only):
             yield work

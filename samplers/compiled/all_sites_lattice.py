@@ -83,7 +83,7 @@ class AllSitesLatticeTwin(GroupTwin):
         groups, size = rows.shape
         tiles, work = groups * -(-size // numbers.lattice.rows), NANOSECONDS * x.size * len(keys)
         args = self.is_adjusted, numbers, phase, size, rows.ravel(), x, keys, sums
-        over_chains(flip_rows, tiles, work, *args, np.empty(rows.size))
+        over_chains(flip_rows, tiles, work, *args)
         if not self.is_adjusted and np.isnan(forms[0].odds).any():
             sums.invalid[:] += len(keys)
 
@@ -187,7 +187,6 @@ def _rows_of_forms(of: SameObjects) -> AllSitesRows:
         lattice=lattice,
         period=len(steps) // len(forms),
         kinds=copy_aligned(repeat_rows(members, lattice.rows, lattice.masks.shape[1])),
-        differences=_list_differences(kinds, lattice.terms),
         softplus=np.stack(tables),
         excess=np.stack(excess) if excess else np.empty((0, 0, 2)),
     )
@@ -196,14 +195,3 @@ def _rows_of_forms(of: SameObjects) -> AllSitesRows:
 def _by_number(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """A table `[kinds, 2, terms]` as `[kinds * terms, 2]`."""
     return table.swapaxes(1, 2).reshape(-1, 2)
-
-
-def _list_differences(kinds: int, terms: int) -> NDArray[np.int64]:
-    """Which counts to subtract, in turn, from which: `all_sites_rows.count_chain`."""
-    pairs = []
-    for first in range(0, kinds * terms, terms):
-        for bit in (1, 2, 4, 8):
-            for number in range(terms):
-                if not number & bit and number | bit < terms:
-                    pairs.append((first + number, first + (number | bit)))
-    return np.array(pairs, np.int64)

@@ -3,7 +3,7 @@
 In a step, all sites flip independently, with probabilities that depend on their class only: their
 kind (`LatticeForm.kind`), their value and the number of their neighbours at 1. Then the whole step
 may be rejected. What that takes is a sum over the sites of numbers that depend on their class too.
-So the sites of each class are counted, by the bits at 1 of products of planes.
+So the sites of each class are counted, as bits at 1 of planes of such sites.
 `compiled.all_sites_lattice` has the numbers. The steps of a cycle have a row of them each.
 
 A chain has a row of a tile. The first half of the tile has states, the second one proposals.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.bits import TERMS, decide_lanes, draw_vector, start_pass
-from latticework.samplers.compiled.jit import kernel, lean, part
-from latticework.samplers.compiled.langevin import settle
+from latticework.samplers.compiled.bits import TERMS, decide_lanes, start_pass
+from latticework.samplers.compiled.draws import accepts
+from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import LatticeRows, Words, count_all
 from latticework.samplers.compiled.philox import HALF, LOW
 from latticework.samplers.compiled.row_tiles import (
@@ -46,22 +46,18 @@ class AllSitesRows(NamedTuple):
     lattice: LatticeRows
     period: int  # steps of a cycle
     kinds: Words  # [kinds, words of a tile], the sites of each kind
-    differences: NDArray[np.int64]  # [., 2], see `count_chain`
     softplus: NDArray[np.float64]  # [rows, kinds * terms, 2], log(1 + exp(logit of the flip))
     excess: NDArray[np.float64]  # the same, logit - gain / 2; no rows if it is a constant
 
 
 class ClassCounts(NamedTuple):
-    """Numbers of sites, `[kinds * terms]`: all in the lower half of a word, those at 1 above."""
+    """Numbers of sites of each class: all in the lower half of a word, those at 1 above."""
 
     by_word: Words  # [kinds * terms, words of a tile]
-    present: Words  # [chains, kinds * terms], by number of neighbours, of the states
-    proposed: Words  # the same for a chain's proposal
-    flips: Words  # the same for the sites that flip in a chain
-    beyond: NDArray[np.float64]  # [chains], what log ratios have besides normalisers
+    by_chain: Words  # [3, kinds * terms, chains], of states, of proposals, and of flips
 
 
-@part
+@lean
 def propose_rows(f, planes_at, x, source, target, words, seeds, seed, changes, summed):
     """Draw the proposals of a tile.
 
@@ -81,12 +77,12 @@ def propose_rows(f, planes_at, x, source, target, words, seeds, seed, changes, s
         store_vector(changes, at, count)
 
 
-@part
-def count_products(f, kinds, x, here, other, words, counts):
-    """Count, in each word, the sites of each kind at which a product of bits is 1.
+@lean
+def count_classes(f, kinds, x, here, other, words, counts):
+    """Count, in each word, the sites of each kind by their number of neighbours at 1.
 
-    The products are the terms of `compiled.bits`. Sites are those of the states from byte `here`
-    on; if `other` is not `here`, only those that differ there.
+    Sites are those of the states from byte `here` on; if `other` is not `here`, only those that
+    differ there.
     """
     size, plane = 8 * f.masks.shape[1], 8 * counts.shape[1]
     for at in range(0, 8 * words, BYTES):
@@ -97,26 +93,30 @@ def count_products(f, kinds, x, here, other, words, counts):
             counted = value ^ load_vector(x, other + at)
         for kind in range(kinds.shape[0]):
             sites = load_vector(kinds, kind * size + at) & counted
-            store_counts(counts, place, plane, f.terms, n0, n1, n2, sites, value)
             if f.terms > TERMS[1]:
                 high = place + TERMS[1] * plane
-                store_counts(counts, high, plane, TERMS[1], n0, n1, n2, sites & n3, value)
+                count_eight(counts, high, plane, True, n0, n1, n2, sites & n3, value)
+                sites = sites & ~n3
+            count_eight(counts, place, plane, f.terms > TERMS[0], n0, n1, n2, sites, value)
             place += f.terms * plane
 
 
 @lean
-def store_counts(counts, at, plane, terms, n0, n1, n2, sites, value):
-    """Count the products of three bits in each word."""
-    a, b, c = sites & n0, sites & n1, sites & n2
-    store_count(counts, at, sites, value)
-    store_count(counts, at + plane, a, value)
-    store_count(counts, at + 2 * plane, b, value)
-    store_count(counts, at + 3 * plane, a & n1, value)
-    store_count(counts, at + 4 * plane, c, value)
-    if terms > TERMS[0]:
-        store_count(counts, at + 5 * plane, c & n0, value)
-        store_count(counts, at + 6 * plane, c & n1, value)
-        store_count(counts, at + 7 * plane, c & a & n1, value)
+def count_eight(counts, at, plane, more, n0, n1, n2, sites, value):
+    """Count sites by three bits of their number, which is 4 at most unless there are `more`."""
+    count_four(counts, at, plane, n0, n1, sites & ~n2, value)
+    if more:
+        count_four(counts, at + 4 * plane, plane, n0, n1, sites & n2, value)
+    else:
+        store_count(counts, at + 4 * plane, sites & n2, value)
+
+
+@lean
+def count_four(counts, at, plane, n0, n1, sites, value):
+    store_count(counts, at, sites & ~n1 & ~n0, value)
+    store_count(counts, at + plane, sites & ~n1 & n0, value)
+    store_count(counts, at + 2 * plane, sites & n1 & ~n0, value)
+    store_count(counts, at + 3 * plane, sites & n1 & n0, value)
 
 
 @lean
@@ -126,33 +126,28 @@ def store_count(counts, at, sites, value):
 
 
 @lean
-def count_chain(numbers, counts, start, row, differences):
-    """The numbers of sites of a chain's row by number of neighbours, from the counts of products.
-
-    A product is 1 at the numbers that have all its bits, so those that have more are subtracted:
-    of each pair of `differences`, the second from the first. No result is negative.
-    """
-    for k in range(counts.shape[0]):
-        number = np.uint64(0)
-        for j in range(start, start + row):
-            number += counts[k, j]
-        numbers[k] = number
-    for pair in range(differences.shape[0]):
-        numbers[differences[pair, 0]] -= numbers[differences[pair, 1]]
+def add_words(numbers, by_word, row, chains):
+    """Write the numbers of sites of chains, whose rows have `row` words, to `numbers`."""
+    for k in range(numbers.shape[0]):
+        for c in range(chains):
+            number = np.uint64(0)
+            for j in range(c * row, (c + 1) * row):
+                number += by_word[k, j]
+            numbers[k, c] = number
 
 
 @lean
-def sum_classes(table, row, numbers):
-    """The sum of a row of `table` over sites, by their numbers in each class."""
-    total = 0.0
+def sum_classes(sums, table, numbers, chains):
+    """Write to `sums` the sums over the sites of chains of the number `table` has for a class."""
+    for c in range(chains):
+        sums[c] = 0.0
     for k in range(numbers.shape[0]):
-        ones = numbers[k] >> HALF
-        zeros = (numbers[k] & LOW) - ones
-        if zeros:
-            total += np.float64(zeros) * table[row, k, 0]
-        if ones:
-            total += np.float64(ones) * table[row, k, 1]
-    return total
+        at_0, at_1 = table[k, 0], table[k, 1]  # perhaps infinite
+        for c in range(chains):
+            ones = numbers[k, c] >> HALF
+            zeros = (numbers[k, c] & LOW) - ones
+            sums[c] += np.float64(zeros) * at_0 if zeros else 0.0
+            sums[c] += np.float64(ones) * at_1 if ones else 0.0
 
 
 @lean
@@ -167,23 +162,21 @@ def copy_words(x, target, source, words):
 @lean
 def draw_levels(levels, seeds, seed, chains):
     """A random word for each chain of a tile."""
-    state = start_pass(seeds, seed, ACCEPTANCES)
     for at in range(0, 8 * chains, BYTES):
-        word, state = draw_vector(state)
-        store_vector(levels, at, word)
+        store_vector(levels, at, start_pass(seeds, seed, ACCEPTANCES + at // BYTES)[0])
 
 
 @kernel
-def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums, normaliser):
+def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums):
     """Advance the chains of the tiles `first <= tile < last`; `phase` is the first step's.
 
     Chain c is row `rows[c]` of `x`. Tiles have the chains of one group of `group` chains in turn.
-    `normaliser` `[chains]` is overwritten.
     """
     lattice, steps = f.lattice, keys.shape[0]
     memory, size = make_tile(lattice, sums.total.shape[0] > 0), lattice.masks.shape[1]
     counts = make_counts(f, adjusted)
     levels = np.empty((lattice.rows + WORDS - 1) // WORDS * WORDS, np.uint64)
+    of_chains = np.zeros((4, lattice.rows))
     here = 8 * lattice.margin
     there = here + 8 * (2 * lattice.margin + size)
     tiles = (group + lattice.rows - 1) // lattice.rows  # in a group
@@ -191,11 +184,6 @@ def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums, norma
         chains = min(lattice.rows, group - tile % tiles * lattice.rows)
         start, words = tile // tiles * group + tile % tiles * lattice.rows, chains * lattice.row
         load_tile(memory, lattice, rows[start : start + chains], x)
-        if adjusted:
-            count_products(lattice, f.kinds, memory.x, here, here, words, counts.by_word)
-            for c in range(chains):
-                numbers, line = counts.present[c], c * lattice.row
-                count_chain(numbers, counts.by_word, line, lattice.row, f.differences)
         for t in range(steps):
             seed = seed_step(memory, keys, t, tile)
             row = tile // tiles * f.period + (phase + t) % f.period
@@ -205,8 +193,8 @@ def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums, norma
             )  # fmt: skip
             if adjusted:
                 draw_levels(levels, memory.seeds, seed, chains)
-                judge_rows(f, row, memory, here, there, start, chains, counts, levels,
-                           normaliser, sums)  # fmt: skip
+                sum_sides(f, row, t == 0, memory.x, here, there, chains, counts, of_chains)
+                judge_rows(f, memory, here, there, start, chains, counts, of_chains, levels, sums)
             else:
                 copy_words(memory.x, here, there, words)
             record_step(memory, lattice, words, sums, start, chains, t, steps)
@@ -219,13 +207,10 @@ def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums, norma
 
 @kernel
 def make_counts(f, adjusted):
-    terms = f.kinds.shape[0] * f.lattice.terms if adjusted else 0
+    classes = f.kinds.shape[0] * f.lattice.terms if adjusted else 0
     return ClassCounts(
-        np.zeros((terms, f.kinds.shape[1]), np.uint64),
-        np.zeros((f.lattice.rows, terms), np.uint64),
-        np.zeros(terms, np.uint64),
-        np.zeros(terms, np.uint64),
-        np.zeros(f.lattice.rows),
+        np.zeros((classes, f.kinds.shape[1]), np.uint64),
+        np.zeros((3, classes, f.lattice.rows), np.uint64),
     )
 
 
@@ -237,33 +222,42 @@ def sum_row(words, c, row):
     return np.int64(total)
 
 
-@part
-def judge_rows(f, row, memory, here, there, start, chains, counts, levels, normaliser, sums):
+@lean
+def sum_sides(f, row, is_first, x, here, there, chains, counts, of_chains):
+    """Write the sums that an acceptance takes to the rows of `of_chains`.
+
+    Rows 0 and 1 are log normalisers at the states, and at the proposals; rows 2 and 3 are sums of
+    `excess` over the flips there. Between steps, row 0 is kept, or if tables differ, its counts.
+    """
+    words = chains * f.lattice.row
+    if f.period > 1 and not is_first:
+        sum_classes(of_chains[0], f.softplus[row], counts.by_chain[0], chains)
+    for k in range(0 if is_first else 1, 4 if f.excess.shape[0] else 2):
+        side, other = (there, here) if k % 2 else (here, there)
+        table = f.excess
+        if k < 2:
+            other, table = side, f.softplus
+        count_classes(f.lattice, f.kinds, x, side, other, words, counts.by_word)
+        numbers = counts.by_chain[min(k, 2)]
+        add_words(numbers, counts.by_word, f.lattice.row, chains)
+        sum_classes(of_chains[k], table[row], numbers, chains)
+
+
+@lean
+def judge_rows(f, memory, here, there, start, chains, counts, of_chains, levels, sums):
     """Accept the proposals of a tile or reject them.
 
     The target is quadratic, so log pi(y) - log pi(x) is half the sum over the flips of the gain at
     x minus that at y. It cancels against the halved gains in logits.
     """
-    lattice, words = f.lattice, chains * f.lattice.row
-    beyond = counts.beyond
+    row = f.lattice.row
     for c in range(chains):
-        beyond[c] = 0.0
-    for side in range(2 if f.excess.shape[0] else 0):
-        place, other = (there, here) if side else (here, there)
-        count_products(lattice, f.kinds, memory.x, place, other, words, counts.by_word)
-        for c in range(chains):
-            count_chain(counts.flips, counts.by_word, c * lattice.row, lattice.row, f.differences)
-            total = sum_classes(f.excess, row, counts.flips)
-            beyond[c] += total if side else -total
-    count_products(lattice, f.kinds, memory.x, there, there, words, counts.by_word)
-    for c in range(chains):
-        numbers, line = counts.proposed, c * lattice.row
-        count_chain(numbers, counts.by_word, line, lattice.row, f.differences)
-        normaliser[start + c] = sum_classes(f.softplus, row, counts.present[c])
-        after = sum_classes(f.softplus, row, numbers)
+        log_ratio = of_chains[0, c] - of_chains[1, c] + of_chains[3, c] - of_chains[2, c]
         level = np.float64(levels[c] >> UNIT_SHIFT) * UNIT_SCALE
-        changes = sum_row(memory.changes, c, lattice.row)
-        if settle(start + c, True, changes, level, after, normaliser, sums, beyond[c]):
-            for k in range(numbers.shape[0]):
-                counts.present[c, k] = numbers[k]
-            copy_words(memory.x, here + 8 * line, there + 8 * line, lattice.row)
+        if accepts(start + c, log_ratio, level, sums.accept, sums.invalid):
+            of_chains[0, c] = of_chains[1, c]
+            if f.period > 1:
+                for k in range(counts.by_chain.shape[1]):
+                    counts.by_chain[0, k, c] = counts.by_chain[1, k, c]
+            sums.changed[start + c] += sum_row(memory.changes, c, row)
+            copy_words(memory.x, here + 8 * c * row, there + 8 * c * row, row)

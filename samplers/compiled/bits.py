@@ -11,8 +11,9 @@ the terms are 1, n0, n1, n0 n1, then the same times n2, and all of these times n
 instruction a term.
 
 Bits are those of xoshiro256++ (D. Blackman and S. Vigna, "Scrambled linear pseudorandom number
-generators", ACM TOMS 2021), eight generators side by side, seeded by Philox from the key of the
-step and the number of the block of chains. The words of the last 28 planes come from the
+generators", ACM TOMS 2021), eight generators side by side. Their seed is two words by Philox from
+the key of the step and the number of the block of chains. SplitMix64 makes of it the states at the
+start of each pass. The words of the last 28 planes come from the
 generators' state by SplitMix64's mixing function and leave the state alone. So the numbers of a
 lane depend on the key, on the block, on the pass and on its place, but not on other lanes.
 """
@@ -33,6 +34,7 @@ from latticework.samplers.compiled.vectors import (
     repeat_word,
     shift_down,
     shift_up,
+    store_vector,
 )
 
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
@@ -42,11 +44,13 @@ TERMS = (5, 8, 16)  # a polynomial has so many, one for each number of neighbour
 MAX_NEIGHBOURS = 15
 STEPS_AHEAD = 16  # seeds of so many are drawn together
 SEED_BYTES = 256  # state of eight generators
-SEED_CALLS = 16  # calls of Philox for one seed
+PAST_CALLS = 16  # calls of Philox for one seed of perfect draws
 SEEDS, PAST_SEEDS = 3, 4  # streams
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+LANE_STEP = np.uint64(0xDA942042E4DD58B5)  # from lane to lane of a seed; GOLDEN: from pass to pass
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 Words = NDArray[np.uint64]
+LANE_STEPS = LANE_STEP * np.arange(SEED_BYTES // 8, dtype=np.uint64)
 
 
 def count_terms(neighbours: int) -> int:
@@ -95,23 +99,29 @@ def bit_planes(chances: Chances) -> Iterator[NDArray[np.uint8]]:
 
 @lean
 def fill_seeds(seeds, keys, block, counters, lanes):
-    """The generators' states for each of `keys` and for a block of chains: `[keys, 4, 8]`, flat.
+    """The generators' seeds for each of `keys` and for a block of chains: `[keys, 4, 8]`, flat.
 
-    `counters` and `lanes` are room for 16 words a key.
+    `counters` and `lanes` are room for a word a key.
     """
-    calls = SEED_CALLS * keys.shape[0]
-    for k in range(calls):
-        counters[k] = np.uint64(k % SEED_CALLS) | (np.uint64(block) << HALF)
-        lanes[k] = np.uint64(keys[k // SEED_CALLS])
-    fill_lanes(seeds, lanes, counters, calls, SEEDS)
+    for k in range(keys.shape[0]):
+        counters[k], lanes[k] = np.uint64(block) << HALF, np.uint64(keys[k])
+    fill_lanes(seeds, lanes, counters, keys.shape[0], SEEDS)
+    for k in range(keys.shape[0] - 1, -1, -1):  # backwards, as words are read where seeds go
+        first, second = repeat_word(seeds[2 * k]), repeat_word(seeds[2 * k + 1])
+        for at in range(0, SEED_BYTES, BYTES):
+            word = first if at < SEED_BYTES // 2 else second
+            store_vector(seeds, k * SEED_BYTES + at, word + load_vector(LANE_STEPS, at))
 
 
 @lean
 def fill_past_seeds(seeds, key, time, count, block, counters, lanes):
-    """`fill_seeds` for the times -time, -time + 1, ... (`count` of them), all of one key."""
-    calls = SEED_CALLS * count
+    """Seeds for the times -time, -time + 1, ... (`count` of them), all of one key and by Philox.
+
+    `counters` and `lanes` are room for 16 words a time.
+    """
+    calls = PAST_CALLS * count
     for k in range(calls):
-        index = SEED_CALLS * (time - k // SEED_CALLS) + k % SEED_CALLS
+        index = PAST_CALLS * (time - k // PAST_CALLS) + k % PAST_CALLS
         counters[k] = np.uint64(index) | (np.uint64(block) << HALF)
         lanes[k] = np.uint64(key)
     fill_lanes(seeds, lanes, counters, calls, PAST_SEEDS)

@@ -3,10 +3,10 @@
 On a quadratic target both draw a site with probability w_i / Z(x), w_i = exp(gain / 2), and accept
 with probability min(1, Z(x) / Z(y)) (`samplers.one_site`). The class of a site is its kind
 (`LatticeForm.kind`), its value and the number of its neighbours at 1; sites of one class have one
-weight. The sites are kept sorted by class, so a class is drawn first and then one of its sites, as
-in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and its
-neighbours to other classes, by swaps at the boundaries between classes. Z comes from the number of
-sites in each class, so nothing drifts.
+weight. Each class has a list of its members, so a class is drawn first and then one of its sites,
+as in the n-fold way of A. Bortz, M. Kalos and J. Lebowitz (1975). A flip moves the site and its
+neighbours to other lists. A site keeps its kind, so a list has room for the sites of one kind.
+Z comes from the number of members of each class, so nothing drifts.
 
 Z(y) is Z(x) plus the changes of a few weights. Where Z(y) is far below Z(x), these cancel and leave
 a number of either sign, but then the probability is 1 whatever Z(y) is. Gains may be beyond what
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from latticework.models.forms import LatticeForm
@@ -34,12 +35,12 @@ LEAST, MOST = 1e-200, 1e200
 LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
 
 
-class SortedState(NamedTuple):
+class MembersState(NamedTuple):
     x: Tensor  # [chains, sites]
-    order: Tensor  # [chains, sites], the sites sorted by class
-    place: Tensor  # [chains, sites], where each site is in `order`
-    kind: Tensor  # [chains, sites], the class of each site
-    starts: Tensor  # [chains, classes + 1], where each class begins in `order`
+    members: Tensor  # [chains, sites * classes of a kind], the list of class k from `starts[k]` on
+    place: Tensor  # [chains, sites], where each site is in its list
+    classes: Tensor  # [chains, sites], the class of each site
+    sizes: Tensor  # [chains, classes], the numbers of members
 
 
 @dataclass(frozen=True)
@@ -49,80 +50,81 @@ class LatticeFlipTwin(CompiledSampler):
             return ""
         return f"more than {MOST_CLASSES} classes of sites (biases that differ)"
 
-    def start(self, x: Tensor, form: LatticeForm) -> SortedState:
+    def start(self, x: Tensor, form: LatticeForm) -> MembersState:
         chains, sites = x.shape
-        order, place = (torch.empty(chains, sites, dtype=torch.int32) for _ in range(2))
-        kind = torch.empty(chains, sites, dtype=torch.int8)
-        starts = torch.empty(chains, 2 * form.odds.size + 1, dtype=torch.int32)
-        state = SortedState(x, order, place, kind, starts)
-        over_chains(sort, chains, 20.0 * x.numel(), form, arrays_of(state))
+        members = torch.empty(chains, 2 * form.odds.shape[1] * sites, dtype=torch.int32)
+        place = torch.empty(chains, sites, dtype=torch.int32)
+        classes = torch.empty(chains, sites, dtype=torch.int8)
+        sizes = torch.zeros(chains, 2 * form.odds.size, dtype=torch.int32)
+        state = MembersState(x, members, place, classes, sizes)
+        over_chains(list_members, chains, 20.0 * x.numel(), form, starts_of(form), arrays_of(state))
         return state
 
-    def run(self, state: SortedState, form: LatticeForm, keys: Keys, sums: Sums) -> SortedState:
+    def run(self, state: MembersState, form: LatticeForm, keys: Keys, sums: Sums) -> MembersState:
         logs, chains = np.stack((form.odds, -form.odds), 1).ravel() / 2, len(state.x)
-        args = form, logs, np.exp(np.minimum(logs, LARGEST)), arrays_of(state), keys, sums
+        weights = np.exp(np.minimum(logs, LARGEST))
+        args = form, starts_of(form), logs, weights, arrays_of(state), keys, sums
         over_chains(flip, chains, 50.0 * chains * len(keys), *args, fewest=SHORT)
         return state
 
 
+def starts_of(form: LatticeForm) -> NDArray[np.int64]:
+    """Where the list of each class begins, `[classes]`."""
+    room = np.bincount(form.kind, minlength=len(form.odds)).repeat(2 * form.odds.shape[1])
+    return np.cumsum(room) - room
+
+
 @kernel
-def sort(first, last, form, state):
-    """Sort the sites of each chain by class."""
-    (x, order, place, kind, starts), counts = state, form.odds.shape[1]
-    sites = x.shape[1]
+def list_members(first, last, form, starts, state):
+    """List the sites of each class of each chain."""
+    (x, members, place, classes, sizes), counts = state, form.odds.shape[1]
     for c in range(first, last):
-        for i in range(sites):
+        for i in range(x.shape[1]):
             value = np.int64(form.kind[i]) * 2 + np.int64(x[c, i])
-            kind[c, i] = value * counts + ones_around(form, x, c, i)
-        starts[c, :] = 0
-        for i in range(sites):
-            starts[c, kind[c, i] + 1] += 1
-        for k in range(1, starts.shape[1]):
-            starts[c, k] += starts[c, k - 1]
-        free = starts[c].copy()
-        for i in range(sites):
-            place[c, i] = free[kind[c, i]]
-            order[c, place[c, i]] = i
-            free[kind[c, i]] += 1
+            k = value * counts + ones_around(form, x, c, i)
+            classes[c, i], place[c, i] = k, sizes[c, k]
+            members[c, starts[k] + sizes[c, k]] = i
+            sizes[c, k] += 1
 
 
 @kernel
-def flip(first, last, form, logs, base, state, keys, sums):
+def flip(first, last, form, starts, logs, base, state, keys, sums):
     """`logs` are half the gains of the classes, `base` the weights until Z leaves the range."""
-    (x, order, place, kind, starts), counts = state, form.odds.shape[1]
+    (x, all_members, places, all_classes, all_sizes), counts = state, form.odds.shape[1]
     neighbours, degree = form.neighbours, form.degree
-    steps, classes = keys.shape[0], logs.shape[0]
-    words, weights = np.empty((4, AHEAD), np.uint32), np.empty(classes)
+    steps = keys.shape[0]
+    words, weights = np.empty((4, AHEAD), np.uint32), np.empty(logs.shape[0])
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
     total, trace = sums.total, sums.trace
     since = fresh(sums, first, last, x.shape[1])
     for c in range(first, last):
+        row, members, place = x[c], all_members[c], places[c]
+        classes, sizes = all_classes[c], all_sizes[c]
         copy(weights, base)
-        here = normaliser(weights, starts, c)
+        here = normaliser(weights, sizes)
         for t in range(steps):
             now = t % AHEAD
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
             if not LEAST < here < MOST:
-                rescale(weights, logs, starts, c)
-                here = normaliser(weights, starts, c)
+                rescale(weights, logs, sizes)
+                here = normaliser(weights, sizes)
             # A class in proportion to its size times its weight, then one of its sites.
             level, k = unit(words[0, now]) * here, np.int64(0)
-            while k < classes - 1:
-                level -= weights[k] * (starts[c, k + 1] - starts[c, k])
+            while k < logs.shape[0] - 1:
+                level -= weights[k] * sizes[k]
                 if level < 0:
                     break
                 k += 1
-            while starts[c, k + 1] == starts[c, k]:  # rounding led to an empty class
+            while sizes[k] == 0:  # rounding led to an empty class
                 k -= 1
-            size = starts[c, k + 1] - starts[c, k]
-            i = order[c, starts[c, k] + np.int64(unit(words[1, now]) * size)]
-            up = x[c, i] == 0
+            i = members[starts[k] + np.int64(unit(words[1, now]) * sizes[k])]
+            up = row[i] == 0
             turned = k + counts if up else k - counts
             there = here + weights[turned] - weights[k]
             step = 1 if up else -1
             for n in range(degree[i]):
-                old = kind[c, neighbours[i, n]]
+                old = classes[neighbours[i, n]]
                 there += weights[old + step] - weights[old]
             probability = 0.0
             if there > here:
@@ -134,48 +136,44 @@ def flip(first, last, form, logs, base, state, keys, sums):
             accept[c] += probability
             if unit(words[2, now]) < probability:
                 changed[c] += 1
-                leave(total, since, first, c, i, x[c, i], t)
-                x[c, i] = np.float32(1) if up else np.float32(0)
-                while k != turned:
-                    k = shift(order, place, starts, c, i, k, step)
-                kind[c, i] = turned
+                leave(total, since, first, c, i, row[i], t)
+                row[i] = np.float32(1) if up else np.float32(0)
+                reclass(members, starts, place, classes, sizes, i, turned)
                 for n in range(degree[i]):
                     j = neighbours[i, n]
-                    kind[c, j] = shift(order, place, starts, c, j, kind[c, j], step)
-                here = normaliser(weights, starts, c)
+                    reclass(members, starts, place, classes, sizes, j, classes[j] + step)
+                here = normaliser(weights, sizes)
             record_chain(trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
 
 
 @inlined
-def normaliser(weights, starts, c):
-    """Z of chain `c`, from the sizes of the classes."""
+def normaliser(weights, sizes):
+    """Z of a chain, from the sizes of its classes."""
     total = 0.0
     for k in range(weights.shape[0]):
-        total += weights[k] * (starts[c, k + 1] - starts[c, k])
+        total += weights[k] * sizes[k]
     return total
 
 
 @kernel
-def rescale(weights, logs, starts, c):
-    """Make the weights of chain `c` relative to the largest one among its sites."""
+def rescale(weights, logs, sizes):
+    """Make the weights of a chain relative to the largest one among its sites."""
     top = -np.inf
     for k in range(logs.shape[0]):
-        if starts[c, k + 1] > starts[c, k]:
+        if sizes[k]:
             top = max(top, logs[k])
     for k in range(logs.shape[0]):
         weights[k] = math.exp(min(logs[k] - top, LARGEST))
 
 
 @inlined
-def shift(order, place, starts, c, i, k, step):
-    """Move site `i` from class `k` to the next (step 1) or the previous one (-1): one swap."""
-    boundary = starts[c, k + 1] - 1 if step > 0 else starts[c, k]
-    at, swapped = place[c, i], order[c, boundary]
-    order[c, at], order[c, boundary] = swapped, i
-    place[c, swapped], place[c, i] = at, boundary
-    if step > 0:
-        starts[c, k + 1] -= 1
-    else:
-        starts[c, k] += 1
-    return k + step
+def reclass(members, starts, place, classes, sizes, i, new):
+    """Move site `i` to the list of class `new`. The last site of its old list fills the gap."""
+    old = classes[i]
+    sizes[old] -= 1
+    gap, moved = place[i], members[starts[old] + sizes[old]]
+    members[starts[old] + gap], place[moved] = moved, gap
+    members[starts[new] + sizes[new]] = i
+    place[i], classes[i] = sizes[new], new
+    sizes[new] += 1

@@ -11,8 +11,8 @@ import numpy as np
 
 from latticework.samplers.compiled.bit_rows import unpack_row
 from latticework.samplers.compiled.bits import (
+    PAST_CALLS,
     SEED_BYTES,
-    SEED_CALLS,
     STEPS_AHEAD,
     decide_both,
     fill_past_seeds,
@@ -63,7 +63,7 @@ def couple_rows(first, last, f, key, shortest, longest, states, sweeps):
     low, high = below[count_unaligned(below) :], above[count_unaligned(above) :]
     bottom, top = np.empty((2, 2 * size), np.uint64)
     seeds = np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64)
-    lanes, counters = np.empty((2, SEED_CALLS * STEPS_AHEAD), np.uint64)
+    lanes, counters = np.empty((2, PAST_CALLS * STEPS_AHEAD), np.uint64)
     for tile in range(first, last):
         start = tile * most
         chains = min(most, states.shape[0] - start)

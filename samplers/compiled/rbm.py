@@ -85,11 +85,9 @@ def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
 class RBMTwin(CompiledSampler):
     """Chains advance in chunks, because a library makes the products."""
 
-    draws = 1  # draws of x in a step
-
     def run(self, state: Any, form: RBMForm, keys: Keys, sums: Sums) -> Any:
         chains = len(state.x)
-        work = 0.02 * form.weight.size * chains * len(keys) * self.draws  # ns, of two products each
+        work = 0.02 * form.weight.size * chains * len(keys)  # ns, of two products each
         # Half as many chains are up to 15 % slower on one thread, and let two threads share 100.
         most = max(16, CHUNK // sum(form.weight.shape))
         over_chunks(self.advance_chunk, chains, most, work, state, form, keys, sums)
@@ -113,7 +111,7 @@ class DrawnState(NamedTuple):
 
 @dataclass(frozen=True)
 class RBMDrawTwin(RBMTwin):
-    """A step makes `draws` of x and accepts them."""
+    """A step draws x and accepts it."""
 
     def start(self, x: Tensor, form: RBMForm) -> DrawnState:
         inputs = x.new_empty(len(x), len(form.hidden_bias))
@@ -122,8 +120,8 @@ class RBMDrawTwin(RBMTwin):
     @abstractmethod
     def drawing(
         self, x: Tensor, inputs: Tensor, form: RBMForm, flips: Flips, invalid: NDArray[np.bool_]
-    ) -> Callable[[int, np.int64, int], None]:
-        """A function of the first chain, the key and the number of the draw.
+    ) -> Callable[[int, np.int64], None]:
+        """A function of the first chain and the key.
 
         It overwrites `x` given the inputs, and `flips`, and adds to `invalid` `[chains]`.
         """
@@ -137,14 +135,11 @@ class RBMDrawTwin(RBMTwin):
         draw = self.drawing(x, inputs, form, flips, invalid)
         sums.accept[first:last] += len(keys)
         for t, key in enumerate(keys):
-            before = x.numpy().copy() if self.draws > 1 else None
-            for number in range(self.draws):
-                if age % FRESH == 0:
-                    net.hidden_inputs(x, inputs)
-                draw(first, key, number)
-                age = age + 1 if follow(net, x, flips, inputs) else 0
-            changed = flips.number if before is None else (x.numpy() != before).sum(1)
-            sums.changed[first:last] += changed
+            if age % FRESH == 0:
+                net.hidden_inputs(x, inputs)
+            draw(first, key)
+            age = age + 1 if follow(net, x, flips, inputs) else 0
+            sums.changed[first:last] += flips.number
             sums.invalid[first:last] += invalid
             invalid[:] = False
             record(sums, first, last, state.x.numpy(), t, len(keys))

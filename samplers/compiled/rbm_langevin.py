@@ -40,12 +40,12 @@ class RBMDULATwin(RBMDrawTwin):
 
     def drawing(
         self, x: Tensor, inputs: Tensor, form: RBMForm, flips: Flips, invalid: NDArray[np.bool_]
-    ) -> Callable[[int, np.int64, int], None]:
+    ) -> Callable[[int, np.int64], None]:
         net, h, gradient = layers(form), torch.empty_like(inputs), torch.empty_like(x)
         forward, uniform = np.empty((2, len(x)))
         args = x.numpy(), gradient.numpy(), prices(self.sampler, x.shape[1]), *flips
 
-        def draw(first: int, key: np.int64, number: int) -> None:
+        def draw(first: int, key: np.int64) -> None:
             sigmoids(inputs.numpy(), h.numpy())
             net.visible_inputs(h, gradient)
             flip_sites(first, key, *args, forward, uniform)

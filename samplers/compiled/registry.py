@@ -15,7 +15,6 @@ from latticework.models.forms import (
 )
 from latticework.samplers.acs import ACS
 from latticework.samplers.base import Sampler
-from latticework.samplers.block_gibbs import BlockGibbs
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError, form_of
 from latticework.samplers.compiled.folders import switched_off
 from latticework.samplers.compiled.tempered import tempered_twin
@@ -43,7 +42,6 @@ CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # take half a second.
 ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((ACS,), (LatticeForm,), "all_sites_lattice.ACSLatticeTwin"),
-    ((BlockGibbs,), (RBMForm,), "block_gibbs.BlockGibbsTwin"),
     ((DLMC, DLMCf), (LatticeForm,), "all_sites_lattice.DLMCLatticeTwin"),
     ((DMALA, DULA), (LatticeForm,), "all_sites_lattice.LangevinLatticeTwin"),
     ((ACS, DMALA, DULA), (LatticeForm, *FIELDS), "all_sites.AllSitesTwin"),

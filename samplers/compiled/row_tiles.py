@@ -19,7 +19,7 @@ from latticework.samplers.compiled.bit_rows import (
     pack_row,
     unpack_row,
 )
-from latticework.samplers.compiled.bits import SEED_BYTES, SEED_CALLS, STEPS_AHEAD, fill_seeds
+from latticework.samplers.compiled.bits import SEED_BYTES, STEPS_AHEAD, fill_seeds
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import Words
 from latticework.samplers.compiled.vectors import WORDS, count_unaligned
@@ -51,8 +51,8 @@ def make_tile(f, summed):
         np.zeros((LOW_PLANES, planes), np.uint64),
         np.zeros((HIGH_PLANES, planes), np.uint64),
         np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64),
-        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
-        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
+        np.empty(STEPS_AHEAD, np.uint64),
+        np.empty(STEPS_AHEAD, np.uint64),
     )
 
 

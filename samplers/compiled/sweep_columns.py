@@ -19,7 +19,6 @@ from latticework.samplers.compiled.bit_rows import (
 )
 from latticework.samplers.compiled.bits import (
     SEED_BYTES,
-    SEED_CALLS,
     STEPS_AHEAD,
     add_bit,
     fill_seeds,
@@ -123,8 +122,8 @@ def make_columns_work(f, wanted):
         np.zeros((LOW_PLANES, summed), np.uint64),
         np.zeros((HIGH_PLANES, summed), np.uint64),
         np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64),
-        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
-        np.empty(SEED_CALLS * STEPS_AHEAD, np.uint64),
+        np.empty(STEPS_AHEAD, np.uint64),
+        np.empty(STEPS_AHEAD, np.uint64),
     )
 
 

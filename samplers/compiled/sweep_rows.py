@@ -17,7 +17,7 @@ from latticework.samplers.compiled.bits import (
     start_pass,
     update_lanes,
 )
-from latticework.samplers.compiled.jit import kernel, part
+from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import (
     TILE_WORDS,
     LatticeRows,
@@ -50,7 +50,7 @@ def pack_sweeps(
     return pack_lattice(form, chances, passes, paired, tile_words)
 
 
-@part
+@lean
 def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed, changes):
     """Pass `turn` over the half of `x` from byte `target` on, whose neighbours begin at `source`.
 

@@ -1,10 +1,11 @@
 """The least work of a step, for `workshop.bench`: the limit that contenders are compared with.
 
-On a lattice: the random bits of a step, and a read and a write of the sites that it may change.
-Sites are bytes, and a decision takes 8 random bits. Bits come from SplitMix64 (G. Steele, D. Lea
-and C. Flood, 2014), a hash of a counter, which the compiler turns into vector instructions. No
-neighbour is counted and no probability computed. Kernels that pack several sites into a byte, or
-need fewer bits, may exceed this limit.
+On a lattice: the random bits of a step, and a read and a write of the sites that it may change. No
+neighbour is counted and no probability computed. A step that decides about all sites has a bit for
+each, and compares twelve random bits of each with those of one probability, by the generators and
+vectors of our kernels. In a step at one site, sites are bytes, and a decision takes 8 random bits.
+These come from SplitMix64 (G. Steele, D. Lea and C. Flood, 2014), a hash of a counter, which the
+compiler turns into vector instructions.
 
 On an RBM, a network, a regression, and for DULA and DMALA on a graph: the products or convolutions
 of a step alone, by PyTorch in float32 (or bfloat16), without activations, random numbers or sums. A
@@ -12,8 +13,9 @@ single-site step of an RBM has no product: there it is the update of the hidden 
 of their softplus.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
@@ -25,12 +27,22 @@ from torch.nn.grad import conv2d_input
 
 from latticework.models.graph import Graph
 from latticework.models.matmul import affine
+from latticework.samplers.compiled.bits import FIRST_PLANES, draw_vector, select_bits, start_pass
+from latticework.samplers.compiled.vectors import (
+    BITS,
+    BYTES,
+    copy_aligned,
+    load_vector,
+    repeat_word,
+    store_vector,
+)
 
 Burst = Callable[[int], None]  # does the work of a number of steps
 Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
 
 WORDS = 256  # random words that are made at once
-CACHE = 2**14  # bytes of states that are advanced together
+CACHE_VECTORS = 16  # of sites that are advanced together
 FLIP = 13  # in 256: about the share of sites that a step flips
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -47,22 +59,22 @@ def fill(words: NDArray[np.uint64], counter: np.uint64) -> np.uint64:
     return counter + np.uint64(len(words))
 
 
-@njit(cache=True, nogil=True)
-def flip_all(x: Bytes, steps: int, seed: int) -> None:
-    """Each step decides about every byte of every row of `x` `[rows, n]`. One row after another."""
-    words = np.empty(WORDS, np.uint64)
-    bits, counter = words.view(np.uint8), np.uint64(seed) << np.uint64(40)
-    used = len(bits)
-    for row in x:
+@njit(nogil=True)
+def flip_all(x: Words, planes: Words, seeds: Words, steps: int) -> None:
+    """Each step decides about every bit of every row of `x` `[rows, words]`, by 12 bits of p.
+
+    One row after another. `planes` have the bits of p, `seeds` the generators' seed.
+    """
+    state, size = start_pass(seeds, 0, 0), 8 * x.shape[1]
+    for row in range(x.shape[0]):
         for _ in range(steps):
-            for first in range(0, len(row), len(bits)):
-                part = row[first : first + len(bits)]
-                if used + len(part) > len(bits):
-                    counter, used = fill(words, counter), 0
-                now = bits[used : used + len(part)]
-                for i in range(len(part)):
-                    part[i] ^= np.uint8(now[i] < FLIP)
-                used += len(part)
+            for at in range(row * size, row * size + size, BYTES):
+                less = repeat_word(np.uint64(0))  # type: ignore[call-arg,var-annotated]
+                for k in range(FIRST_PLANES):
+                    u, state = draw_vector(state)
+                    p = load_vector(planes, k * BYTES)
+                    less = select_bits(p ^ u, p, less)
+                store_vector(x, at, load_vector(x, at) ^ less)
 
 
 @njit(cache=True, nogil=True)
@@ -101,22 +113,36 @@ def flip_anywhere(x: Bytes, steps: int, seed: int) -> None:
 
 def lattice(sampler: str, chains: int, sites: int, threads: int) -> Burst:
     """Random bits and memory traffic of a step of `sampler`, on as many threads."""
-    kernel = {"gibbs-1": flip_in_turn, "gwg-1": flip_anywhere}.get(sampler, flip_all)
-    parts: list[Bytes]
+    if sampler not in ("gibbs-1", "gwg-1"):
+        return all_sites(chains * sites, threads)
+    kernel = {"gibbs-1": flip_in_turn, "gwg-1": flip_anywhere}[sampler]
     if sampler == "gibbs-1":
         parts = [np.zeros((sites, n), np.uint8) for n in split(chains, threads)]
-    elif sampler == "gwg-1":
-        parts = [np.zeros((n, sites), np.uint8) for n in split(chains, threads)]
     else:
-        parts = [grouped(n, sites) for n in split(chains, threads)]
-        if chains < threads:  # threads share a chain
-            parts = [np.zeros((1, n), np.uint8) for n in split(chains * sites, threads)]
+        parts = [np.zeros((n, sites), np.uint8) for n in split(chains, threads)]
+    return shared([partial(kernel, part, seed=i) for i, part in enumerate(parts)])
+
+
+def all_sites(sites: int, threads: int) -> Burst:
+    """Decisions about so many sites, in rows that stay in the cache."""
+    parts, rng = [], np.random.default_rng(0)
+    planes = copy_aligned(-(FLIP >> np.arange(FIRST_PLANES) & 1).repeat(8).astype(np.uint64))
+    for vectors in split(-(-sites // BITS), threads):
+        rows = -(-vectors // CACHE_VECTORS)
+        x = copy_aligned(np.zeros((rows, -(-vectors // rows) * BITS // 64), np.uint64))
+        seeds = rng.integers(2**63, size=32, dtype=np.uint64)
+        parts.append(partial(flip_all, x, planes, seeds))
+    return shared(parts)
+
+
+def shared(parts: Sequence[Burst]) -> Burst:
+    """Bursts of all parts, each on a thread of its own."""
     if len(parts) == 1:
-        return lambda steps: kernel(parts[0], steps, 0)
+        return parts[0]
     pool = ThreadPoolExecutor(len(parts))
 
     def burst(steps: int) -> None:
-        list(pool.map(lambda i: kernel(parts[i], steps, i), range(len(parts))))
+        list(pool.map(lambda part: part(steps), parts))
 
     return burst
 
@@ -125,12 +151,6 @@ def split(count: int, parts: int) -> list[int]:
     """`count` as a sum of at most `parts` positive numbers, as equal as possible."""
     sizes = [count // parts + (part < count % parts) for part in range(parts)]
     return [size for size in sizes if size]
-
-
-def grouped(chains: int, sites: int) -> Bytes:
-    """States of the chains as rows, several small chains to a row: `[rows, n]`."""
-    together = max(1, min(chains, CACHE // sites))
-    return np.zeros((-(-chains // together), together * sites), np.uint8)
 
 
 # Products. Each function returns the work of a number of steps.

@@ -12,10 +12,10 @@ from rich.console import Console
 from latticework.experiments.papers.docs_pages import bench_page
 from workshop import bench
 from workshop import plain_reference as plain
-from workshop.bench_contenders import Eager, missing
+from workshop.bench_contenders import CONTENDERS, Eager, missing
 from workshop.bench_models import model_of, plain_model
 from workshop.bench_workers import RemoteWorker, Worker, cores, limited
-from workshop.bench_workloads import Workload, chosen
+from workshop.bench_workloads import TABLES, Workload, chosen
 
 QUIET = Console(file=io.StringIO())
 WORKS = [
@@ -42,7 +42,7 @@ def local(monkeypatch):
 
 
 SMALL = ["readme-8", "field-5", "mlp-6x3", "categories-3x4"]
-SPARSE = ["torus-3x4", "regular-10x3", "gnm-8x12", "power-9x2", "sk-6"]
+SPARSE = ["torus-3x4", "signs-3x4", "regular-10x3", "gnm-8x12", "power-9x2", "sk-6"]
 
 
 def read(path):
@@ -129,6 +129,33 @@ def test_processes_are_bound_to_their_cores(monkeypatch):
         assert os.environ["MKL_NUM_THREADS"] == os.environ["OMP_NUM_THREADS"] == "1"
     assert cores() == before
     assert "MKL_NUM_THREADS" not in os.environ
+
+
+def test_a_contender_has_variables_of_its_own():
+    given = CONTENDERS["avx2"].environment
+    assert given.keys() == {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
+    assert not given.keys() & os.environ.keys()
+    with limited(1, given):
+        assert given.items() <= os.environ.items()
+    assert not given.keys() & os.environ.keys()
+
+
+def test_each_table_has_the_workloads_and_contenders_that_it_names(monkeypatch, tmp_path):
+    asked = {}
+
+    def measure(works, names, *_):
+        asked[len(asked)] = works, names
+        return iter([])
+
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(bench, "missing", lambda name: [])
+    bench.main(["--tables", str(tmp_path)])
+    assert [works for works, _ in asked.values()] == [t.workloads for t in TABLES.values()]
+    for (_, names), table in zip(asked.values(), TABLES.values(), strict=True):
+        assert names == list(table.contenders) or not table.contenders
+        assert ("avx2" in names) == ("avx2" in table.contenders)
+    with pytest.raises(SystemExit):
+        bench.main(["--tables", str(tmp_path), "no_such_table"])
 
 
 def test_a_contender_that_is_not_installed_is_left_out(monkeypatch, capsys):
