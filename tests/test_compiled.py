@@ -43,6 +43,13 @@ def compiled() -> list:
     cases += [
         (sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG(), lw.DLMC(0.2))
     ]
+    scattered_lattice = lw.Lattice((4, 9), 0.2, torch.linspace(-1, 1, 36), periodic=False)
+    for model in (lattice, scattered_lattice, lw.Lattice((3, 3, 3), 0.1), graph):
+        # Chains side by side, from so many steps on; single steps are made by rows.
+        cases += [
+            (lw.Gibbs(1, scan), model, chains, 300, f"tiles of {chains}")
+            for scan, chains in (("random", 5), ("shuffled", 37))
+        ]
     dense, values = lw.erdos_renyi(300, 4, 0.15), lw.random_potts(90, 3, 1.0)
     for model in (dense, values):  # too many fields for rows alone; large steps need products
         cases += [(s, model, 5, 20, "together") for s in (lw.DMALA(0.2), lw.DULA(8.0))]

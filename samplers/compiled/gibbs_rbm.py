@@ -8,24 +8,26 @@ each visit of site 0 computes them from scratch, so rounding errors do not add u
 import numpy as np
 
 from latticework.samplers.compiled.jit import kernel
-from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.run_words import BLOCK, fill_words
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.sites import exponentials, renew, shift, softplus_change
 
 
 @kernel
-def gibbs_rbm(first, last, form, x, memory, keys, sites, sums):
+def gibbs_rbm(first, last, form, x, memory, run, sites, sums):
     """Resample `sites[t]` of each chain in step t."""
     weight, visible_bias = form.weight, form.visible_bias
-    steps, hidden, start = keys.shape[0], weight.shape[1], first // 4 * 4
-    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    steps, hidden = run.steps, weight.shape[1]
+    words = np.empty((BLOCK, last - first), np.uint32)
     total, changed, invalid = sums.total, sums.changed, sums.invalid
     since = fresh(sums, first, last, x.shape[1])
     odds = np.empty((2, hidden), np.float32)  # odds of a flip to 1 and of a flip to 0
     for t in range(steps):
-        i, now = sites[t], t % AHEAD
-        if now == 0:
-            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        step = run.first + t
+        i, now = sites[t], step % BLOCK
+        if t == 0 or now == 0:
+            fill_words(words, run.key, step, run.first + steps, first, 0)
         row = weight[i]
         exponentials(row, np.float32(1), odds[0])
         exponentials(row, np.float32(-1), odds[1])
@@ -40,7 +42,7 @@ def gibbs_rbm(first, last, form, x, memory, keys, sites, sums):
             if np.isnan(p):
                 invalid[c] += 1
                 continue
-            new = np.float32(unit(words[c - start, now]) < p)
+            new = np.float32(unit(words[now, c - first]) < p)
             if new != old:
                 changed[c] += 1
                 leave(total, since, first, c, i, old, t)
