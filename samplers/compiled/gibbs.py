@@ -1,47 +1,31 @@
-"""Gibbs-1 on binary sites: the twin of `samplers.gibbs.Gibbs` with one site a step."""
+"""Gibbs-1 on any form, and the twin of `samplers.gibbs.Gibbs` on binary sites."""
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import GraphForm, LatticeForm, RBMForm
+from latticework.models.forms import Form, GraphForm, LatticeForm, PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     SameObjects,
     Sums,
     form_of,
 )
-from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
-from latticework.samplers.compiled.gibbs_tiles import FEW, MANY, LatticeTable, resample_tiles
-from latticework.samplers.compiled.jit import (
-    SHORT,
-    inlined,
-    kernel,
-    lean,
-    over_chains,
-    primitive,
-    reordered,
-)
+from latticework.samplers.compiled.gibbs_sites import prepare, resample_site, room_of
+from latticework.samplers.compiled.gibbs_tiles import resample_tiles
+from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, reordered
 from latticework.samplers.compiled.packed_chains import LANES
-from latticework.samplers.compiled.philox import thresholds, unit
+from latticework.samplers.compiled.philox import thresholds
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
-from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
+from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import (
-    BINARY,
-    BinaryForm,
-    bounds,
-    flip,
-    memory_of,
-    probability,
-    renew,
-    renewals,
-)
+from latticework.samplers.compiled.sites import BinaryForm, LatticeTable, memory_of, renew, renewals
+from latticework.samplers.compiled.tile_values import FEW
 from latticework.samplers.scans import Memory
 
 TAME = 1e37  # sums of parameters, far below the largest float32
@@ -76,20 +60,32 @@ class GibbsTwin(SitesTwin):
     def run(self, state: SitesState, form: BinaryForm, run: RunSteps, sums: Sums) -> SitesState:
         x, memory = state.x.numpy(), state.memory.numpy()
         sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], run)[:, 0].copy()
-        work = len(x) * run.steps * (10.0 + memory.shape[1])
-        lattice, rest = isinstance(form, LatticeForm), (x, run, sites, sums)
-        table = table_of(SameObjects((form,))) if isinstance(form, LatticeForm) else form
-        if prefers_tiles(form, len(x), run.steps):
-            over_chains(
-                resample_tiles, len(x), work, table, *rest, fewest=SHORT if lattice else LANES
-            )
-        elif lattice:
-            over_chains(gibbs_lattice, len(x), work, table, *rest, fewest=SHORT)
-        else:
-            resample = gibbs_rbm if isinstance(form, RBMForm) else gibbs
-            over_chains(resample, len(x), work, form, x, memory, run, sites, sums)
-        sums.accept[:] += run.steps
+        resample_sites(form, x, x, memory, run, sites, sums)
         return state
+
+
+def resample_sites(
+    form: Form,
+    x: NDArray[np.float32],
+    values: NDArray[Any],
+    memory: NDArray[np.float32],
+    run: RunSteps,
+    sites: NDArray[np.int32],
+    sums: Sums,
+) -> None:
+    """Resample `sites[t]` in step t. Overwrites the states, and adds to `sums`."""
+    chains, q = len(x), x.shape[1] // values.shape[1]
+    work = chains * run.steps * (5.0 + 5.0 * q + memory.shape[1])
+    fewest = SHORT if isinstance(form, LatticeForm) else 1
+    visited = table_of(SameObjects((form,))) if isinstance(form, LatticeForm) else form
+    if prefers_tiles(form, chains, run.steps):
+        fewest = LANES if isinstance(form, GraphForm) else SHORT
+        args: tuple[Any, ...] = visited, x, values, run, sites, sums
+        over_chains(resample_tiles, chains, work, *args, fewest=fewest)
+    else:
+        args = visited, x, values, memory, run, sites, sums
+        over_chains(gibbs, chains, work, *args, fewest=fewest)
+    sums.accept[:] += run.steps
 
 
 @lru_cache(maxsize=8)
@@ -99,16 +95,22 @@ def table_of(form: SameObjects) -> LatticeTable:
     return LatticeTable(lattice.neighbours, lattice.degree, lattice.kind, threshold)
 
 
-def prefers_tiles(form: BinaryForm, chains: int, steps: int) -> bool:
+def prefers_tiles(form: Form, chains: int, steps: int) -> bool:
     """Whether these steps take less time by `gibbs_tiles`, which gives the same numbers.
 
     What a step saves there is what it costs to load so many sites, measured.
     """
     if isinstance(form, LatticeForm):
         return steps * (3 if chains >= FEW else 0.5) > len(form.degree)
-    if not isinstance(form, GraphForm) or chains < 3 or steps * 50 < len(form.offset):
-        return False
-    return sum_sizes(form.slope, form.offset) < TAME  # log-odds are finite, so none is counted
+    # Where log-odds and fields are finite, none is counted as unknown.
+    if isinstance(form, GraphForm):
+        pays = chains >= 3 and steps * 50 > len(form.offset)
+        return pays and sum_sizes(form.slope, form.offset) < TAME
+    if isinstance(form, PottsGraphForm | PottsLatticeForm):
+        pays = chains >= FEW and steps * 4 > len(form.bias)
+        couplings = np.array(form.coupling, np.float32).ravel()
+        return pays and sum_sizes(couplings, form.bias.ravel()) < TAME
+    return False
 
 
 @reordered
@@ -122,113 +124,26 @@ def sum_sizes(slope, offset):
 
 
 @kernel
-def gibbs(first, last, form, x, memory, run, sites, sums):
-    """Resample `sites[t]` of each chain in step t."""
-    steps, (low, high) = run.steps, bounds(form)
+def gibbs(first, last, form, x, values, memory, run, sites, sums):
+    """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
+    steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
     words = np.empty((BLOCK, last - first), np.uint32)
-    total, changed, invalid = sums.total, sums.changed, sums.invalid
-    since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
-    for t in range(steps):
-        step = run.first + t
-        i, now = sites[t], step % BLOCK
-        if t == 0 or now == 0:
-            fill_words(words, run.key, step, run.first + steps, first, 0)
-        for c in range(first, last):
-            if step & mask == mask:
-                renew(form, x, memory, c)
-            old = x[c, i]
-            is_high, unknown = draw_high(form, x, memory, c, i, words[now, c - first])
-            if unknown:
-                invalid[c] += 1
-            else:
-                new = high if is_high else low
-                if new != old:
-                    changed[c] += 1
-                    leave(total, since, first, c, i, old, t)
-                    flip(form, x, memory, c, i)
-        record(sums, first, last, x, t, steps)
-    finish(sums, since, first, x, steps)
-
-
-@kernel
-def gibbs_lattice(first, last, form, x, run, sites, sums):
-    """`gibbs` with a table of probabilities, and without a branch on what is drawn."""
-    steps = run.steps
-    words = np.empty((BLOCK, last - first), np.uint32)
-    total, changed, traced = sums.total, sums.changed, sums.trace.shape[0] > 0
     since = fresh(sums, first, last, x.shape[1])
-    neighbours, degree, kind, threshold = form
-    near = np.empty(neighbours.shape[1], np.int64)
+    kept = sums.total, since, sums.changed, sums.invalid
+    traced = sums.trace.shape[0] > 0
     for t in range(steps):
         step = run.first + t
         i, now = sites[t], step % BLOCK
         if t == 0 or now == 0:
             fill_words(words, run.key, step, run.first + steps, first, 0)
-        count, row = degree[i], kind[i]
-        for k in range(count):
-            near[k] = neighbours[i, k]
+        if step & mask == mask:
+            for c in range(first, last):
+                renew(form, values, memory, c)
+        prepare(form, i, room)
         for c in range(first, last):
-            if count == 4:  # a loop of unknown length takes longer
-                ones = x[c, near[0]] + x[c, near[1]] + x[c, near[2]] + x[c, near[3]]
-            else:
-                ones = np.float32(0)
-                for k in range(count):
-                    ones += x[c, near[k]]
-            new = np.float32(words[now, c - first] < threshold[row, np.uint32(ones)])
-            old = x[c, i]
-            x[c, i] = new
-            changed[c] += np.int64(new != old)
-            leave(total, since, first, c, i, old, t)
+            resample_site(
+                form, x, values, memory, c, i, words[now, c - first], room, kept, first, t
+            )
         if traced:
             record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
-
-
-def draw_high(form, x, memory, c, i, word):
-    """Whether site `i` gets its high value, and whether its probability is NaN."""
-    raise NotImplementedError
-
-
-def draw_by_probability(form, x, memory, c, i, word):
-    p = probability(form, x, memory, c, i)
-    return unit(word) < p, np.isnan(p)
-
-
-def draw_of_graph(form, x, memory, c, i, word):
-    odds = graph_log_odds(form, x, c, i)
-    return draw_bit(word, odds), np.isnan(odds)
-
-
-@inlined
-def graph_log_odds(form, x, c, i):
-    """The log-odds of a site, by the operations of `gibbs_tiles.find_odds`."""
-    start, stop = form.starts[i], form.starts[i + 1]
-    if stop - start <= MANY:
-        return add_slopes(form, x, c, start, stop, np.float32(form.offset[i]))
-    total = form.offset[i]
-    for k in range(start, stop, MANY):
-        total += add_slopes(form, x, c, k, min(k + MANY, stop), np.float32(0))
-    return np.float32(total)
-
-
-@lean
-def add_slopes(form, x, c, start, stop, base):
-    """`base` + the slopes of neighbours at 1: four sums, as those of `packed_chains`."""
-    whole, near, slope = stop - (stop - start) % 4, form.neighbours, form.slope
-    zero = np.float32(0)
-    a, b, d, e = base, zero, zero, zero
-    for k in range(start, whole, 4):
-        a += slope[k] * x[c, near[k]]
-        b += slope[k + 1] * x[c, near[k + 1]]
-        d += slope[k + 2] * x[c, near[k + 2]]
-        e += slope[k + 3] * x[c, near[k + 3]]
-    for k in range(whole, stop):
-        a += slope[k] * x[c, near[k]]
-    return ((a + b) + d) + e
-
-
-primitive(
-    draw_high,
-    dict.fromkeys(BINARY, draw_by_probability) | {GraphForm: draw_of_graph},
-    makes_arrays=True,
-)

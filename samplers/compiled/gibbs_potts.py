@@ -18,21 +18,14 @@ from latticework.models.forms import (
 )
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Sums, form_of
 from latticework.samplers.compiled.draws import draw
+from latticework.samplers.compiled.gibbs import resample_sites
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
 from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.potts import (
-    POTTS,
-    field,
-    memory_of,
-    move,
-    renew,
-    set_value,
-    values_of,
-)
+from latticework.samplers.compiled.potts import POTTS, field, move, set_value, values_of
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import renewals
+from latticework.samplers.compiled.sites import memory_of, renew, renewals
 from latticework.samplers.scans import Memory
 
 
@@ -70,6 +63,9 @@ class GibbsPottsTwin(CompiledSampler):
         x, memory = state.x.view(chains, -1), state.memory
         arrays = x.numpy(), state.values.numpy(), memory.numpy()
         blocks = next_blocks(self.sampler.scan, state.scan, self.sampler.sites, sites, run)
+        if self.sampler.sites == 1:
+            resample_sites(form, *arrays, run, blocks[:, 0].copy(), sums)
+            return state
         work = chains * run.steps * (5.0 * q**self.sampler.sites + memory.shape[1])
         over_chains(resample, chains, work, form, *arrays, run, blocks, sums)
         sums.accept[:] += run.steps
@@ -90,8 +86,7 @@ def resample(first, last, form, x, values, memory, run, blocks, sums):
     for t in range(steps):
         step = run.first + t
         block, row = blocks[t], step % BLOCK
-        if sites > 1:
-            couple(form, block, inside)
+        couple(form, block, inside)
         if t == 0 or row == 0:
             fill_words(words, run.key, step, run.first + steps, first, 0)
         for c in range(first, last):
@@ -99,7 +94,7 @@ def resample(first, last, form, x, values, memory, run, blocks, sums):
                 renew(form, values, memory, c)
             for k in range(sites):
                 field(form, values, memory, c, block[k], fields[0, k])
-            for k in range(sites if sites > 1 else 0):
+            for k in range(sites):
                 add(fields[0], fields[0], inside[k, values[c, block[k]]], np.float32(-1))
             now[:] = 0
             k = 0
