@@ -18,10 +18,11 @@ from latticework.models.forms import (
 )
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Sums, form_of
 from latticework.samplers.compiled.draws import draw
+from latticework.samplers.compiled.fields import numbers_of
 from latticework.samplers.compiled.gibbs import resample_sites
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
 from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.potts import POTTS, field, move, set_value, values_of
+from latticework.samplers.compiled.potts import POTTS, field, move, set_value
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
@@ -45,7 +46,7 @@ class GibbsPottsTwin(CompiledSampler):
 
     def start(self, x: Tensor, form: PottsForm | PottsGraphForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
-        return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)
+        return GibbsPottsState(x, numbers_of(x), memory_of(form, x), scan)
 
     def draw_keys(self, state: GibbsPottsState, steps: int, rng: Generator) -> RunSteps:
         return next_steps(state.scan[0], steps, rng)

@@ -184,7 +184,7 @@ def potts_resample(form, x, values, memory, c, i, word, room, kept, first, t):
     total, since, changed, invalid = kept
     fields, single, passed = room
     q, old = fields.shape[0], values[c, i]
-    find_fields(form, values, memory, c, i, fields, single)
+    find_site_fields(form, values, memory, c, i, fields, single)
     top, unknown = -np.inf, False
     for v in range(q):
         unknown |= np.isnan(fields[v])
@@ -205,7 +205,7 @@ def potts_resample(form, x, values, memory, c, i, word, room, kept, first, t):
         move(form, memory, c, i, old, new)
 
 
-def find_fields(form, values, memory, c, i, fields, single):
+def find_site_fields(form, values, memory, c, i, fields, single):
     """The log-probabilities of site `i` given the rest, up to a constant. `single` is room."""
     raise NotImplementedError
 
@@ -229,7 +229,9 @@ ROOM = dict.fromkeys(VISITED, no_room) | {RBMForm: rbm_room} | dict.fromkeys(POT
 primitive(room_of, ROOM, makes_arrays=True)
 PREPARE = dict.fromkeys((*VISITED, *POTTS), prepare_nothing) | {RBMForm: rbm_prepare}
 primitive(prepare, PREPARE)
-primitive(find_fields, dict.fromkeys(POTTS, find_few_fields) | {PottsGraphForm: find_graph_fields})
+primitive(
+    find_site_fields, dict.fromkeys(POTTS, find_few_fields) | {PottsGraphForm: find_graph_fields}
+)
 RESAMPLE = (lattice_resample, graph_resample, pair_resample, rbm_resample)
 primitive(
     resample_site,

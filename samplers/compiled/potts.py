@@ -6,15 +6,10 @@ one-hot `x` `[chains, sites * q]`; a change of value writes both.
 """
 
 import numpy as np
-from torch import Tensor
 
 from latticework.models.forms import PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.jit import inlined, primitive
 from latticework.samplers.compiled.running_sums import leave
-
-
-def values_of(x: Tensor) -> Tensor:
-    return x.argmax(-1).int()
 
 
 def field(form, values, memory, c, i, out):

@@ -18,7 +18,7 @@ from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.philox import philox
 
 BLOCK = 32  # steps whose words are made together
-CALLS = BLOCK // 4  # of Philox, for the steps of a block and a chain
+CALLS = BLOCK // 4  # calls of Philox for the steps of a block and a chain
 
 
 class RunSteps(NamedTuple):
@@ -30,7 +30,7 @@ class RunSteps(NamedTuple):
 
 
 def new_run() -> Tensor:
-    """What a state keeps of a run, int64 `[2]`: its key, and the steps made."""
+    """The memory of a run before its first step, int64 `[2]`: its key, and the steps made."""
     return torch.zeros(2, dtype=torch.int64)
 
 

@@ -243,7 +243,7 @@ def potts_visit(form, now, width, i, words, at, changed, room):
         weigh_values(room.double, room.passed, width, IMPOSSIBLE)
     else:
         weigh_values(room.single, room.passed, width, np.float32(IMPOSSIBLE))
-    draw_values(room.passed, room.level, room.new, now, width, i, words, at, changed)
+    draw_by_passed(room.passed, room.level, room.new, now, width, i, words, at, changed)
 
 
 def add_couplings(form, now, width, i, single, double):
@@ -256,7 +256,7 @@ def lattice_add_couplings(form, now, width, i, single, double):
         begin_row(single[v], form.bias[i, v], width)
         for k in range(np.uint64(form.degree[i])):
             there = np.uint64(form.neighbours[i, k]) * width
-            add_row(single[v], now, there, np.uint8(v), np.float32(form.coupling), width)
+            add_matches(single[v], now, there, np.uint8(v), np.float32(form.coupling), width)
     return False
 
 
@@ -270,9 +270,9 @@ def graph_add_couplings(form, now, width, i, single, double):
         for k in range(start, stop):
             there = np.uint64(form.neighbours[k]) * width
             if is_hub:
-                add_row(double[v], now, there, np.uint8(v), form.coupling[k], width)
+                add_matches(double[v], now, there, np.uint8(v), form.coupling[k], width)
             else:
-                add_row(single[v], now, there, np.uint8(v), form.coupling[k], width)
+                add_matches(single[v], now, there, np.uint8(v), form.coupling[k], width)
     return is_hub
 
 
@@ -283,7 +283,7 @@ def begin_row(row, base, width):
 
 
 @lean
-def add_row(row, now, there, value, coupling, width):
+def add_matches(row, now, there, value, coupling, width):
     for c in range(width):
         row[c] += coupling * np.float32(now[there + c] == value)
 
@@ -307,7 +307,7 @@ def weigh_values(fields, passed, width, impossible):
 
 
 @lean
-def draw_values(passed, level, new, now, width, i, words, at, changed):
+def draw_by_passed(passed, level, new, now, width, i, words, at, changed):
     here, q = i * width, np.uint64(passed.shape[0] - 1)
     whole = passed[q]
     for c in range(width):
