@@ -104,7 +104,8 @@ def prefers_tiles(form: Form, chains: int, steps: int) -> bool:
         return steps * (3 if chains >= FEW else 0.5) > len(form.degree)
     # Where log-odds and fields are finite, none is counted as unknown.
     if isinstance(form, GraphForm):
-        pays = chains >= 3 and steps * 50 > len(form.offset)
+        saved = 40 + 4 * len(form.neighbours) / len(form.offset)
+        pays = chains >= 3 and steps * saved > len(form.offset)
         return pays and sum_sizes(form.slope, form.offset) < TAME
     if isinstance(form, PottsGraphForm | PottsLatticeForm):
         pays = chains >= FEW and steps * 4 > len(form.bias)

@@ -114,16 +114,20 @@ def graph_log_odds(form, x, c, i):
 @lean
 def add_slopes(form, x, c, start, stop, base):
     """`base` + the slopes of neighbours at 1: four sums, as those of `packed_chains`."""
-    whole, near, slope = stop - (stop - start) % 4, form.neighbours, form.slope
-    zero = np.float32(0)
-    a, b, d, e = base, zero, zero, zero
-    for k in range(start, whole, 4):
-        a += slope[k] * x[c, near[k]]
-        b += slope[k + 1] * x[c, near[k + 1]]
-        d += slope[k + 2] * x[c, near[k + 2]]
-        e += slope[k + 3] * x[c, near[k + 3]]
-    for k in range(whole, stop):
-        a += slope[k] * x[c, near[k]]
+    near, slope, row, one = form.neighbours, form.slope, np.uint64(c), np.uint64(1)
+    k, last, four = np.uint64(start), np.uint64(stop), np.uint64(4)
+    a, b, d, e = base, np.float32(0), np.float32(0), np.float32(0)
+    while k + four <= last:
+        i, j = np.uint64(near[k]), np.uint64(near[k + one])
+        m, n = np.uint64(near[k + np.uint64(2)]), np.uint64(near[k + np.uint64(3)])
+        a += slope[k] * x[row, i]
+        b += slope[k + one] * x[row, j]
+        d += slope[k + np.uint64(2)] * x[row, m]
+        e += slope[k + np.uint64(3)] * x[row, n]
+        k += four
+    while k < last:
+        a += slope[k] * x[row, np.uint64(near[k])]
+        k += one
     return ((a + b) + d) + e
 
 

@@ -36,11 +36,12 @@ def new_run() -> Tensor:
 
 def next_steps(run: Tensor, steps: int, rng: Generator) -> RunSteps:
     """The next `steps` steps, which are then made. Updates `run` in place."""
-    key, first = run.tolist()
+    memory = run.numpy()
+    first = int(memory[1])
     if first == 0 and steps > 0:
-        key = int(run[:1].random_(-(2**63), None, generator=rng))
-    run[1] += steps
-    return RunSteps(key, first, steps)
+        run[:1].random_(-(2**63), None, generator=rng)
+    memory[1] = first + steps
+    return RunSteps(int(memory[0]), first, steps)
 
 
 @kernel
