@@ -43,6 +43,21 @@ def compiled() -> list:
     cases += [
         (sampler, graph, 5, 300, "graph") for sampler in (lw.DMALA(0.4), lw.GWG(), lw.DLMC(0.2))
     ]
+    scattered_lattice = lw.Lattice((4, 9), 0.2, torch.linspace(-1, 1, 36), periodic=False)
+    star = [[0, leaf] for leaf in range(1, 300)]  # whose hub has more neighbours than a few
+    pull = torch.linspace(-0.3, 0.2, len(star))
+    side_by_side = (lattice, scattered_lattice, lw.Lattice((3, 3, 3), 0.1), graph)
+    side_by_side += (
+        lw.Graph(star, pull),
+        lw.GraphPotts(star, pull, 3),
+        lw.LatticePotts((4, 5), 3, 1.0),
+    )
+    for model in side_by_side:
+        # Tiles, from so many steps on; single steps are made by rows.
+        cases += [
+            (lw.Gibbs(1, scan), model, chains, 300, f"tiles of {chains} {model}")
+            for scan, chains in (("random", 5), ("shuffled", 37))
+        ]
     dense, values = lw.erdos_renyi(300, 4, 0.15), lw.random_potts(90, 3, 1.0)
     for model in (dense, values):  # too many fields for rows alone; large steps need products
         cases += [(s, model, 5, 20, "together") for s in (lw.DMALA(0.2), lw.DULA(8.0))]

@@ -12,14 +12,9 @@ import latticework as lw
 from latticework.experiments.records.identity import digest
 from latticework.experiments.runs.run import Run
 from latticework.samplers.compiled import jit
-from latticework.samplers.compiled.philox import (
-    ALL,
-    fill,
-    fill_ahead,
-    fill_steps,
-    fill_units,
-    step_keys,
-)
+from latticework.samplers.compiled.philox import fill, fill_steps, fill_units, step_keys
+from latticework.samplers.compiled.run_words import BLOCK, fill_words
+from latticework.sampling.chain import deep_copy
 from latticework.sampling.engine import NotCompiledError, select_kernel
 
 LATTICE = lw.Lattice((4, 3), 0.2, 0.1)
@@ -114,10 +109,31 @@ def test_philox_is_the_published_generator():
     a, b, c, d = reference_philox((1, 0, 0, 0), key)
     pair = [(a >> 5) * 2**26 + (b >> 6), (c >> 5) * 2**26 + (d >> 6)]
     assert (units[4:8].reshape(2, 2)[:, 1] * 2**53).tolist() == pair
-    shared = np.empty((8, 3), np.uint32)
-    fill_ahead(shared, keys, 4, 2)
-    assert shared[:4, 1].tolist() == reference_philox((1, int(ALL), 2, 0), key)
-    assert shared[4:, 1].tolist() == reference_philox((2, int(ALL), 2, 0), key)
+    far = 2**35 + 5  # steps, whose number of a call has an upper half
+    for chains in (3, 9):  # fewer, and more, than are drawn together
+        rows = np.empty((BLOCK, chains), np.uint32)
+        fill_words(rows, keys[1], far, far + 100, 7, 2)
+        words = reference_philox(((far // BLOCK * 8 + 13 % 8) % 2**32, 8, 2, 2), key)
+        assert rows[13, 1] == words[13 // 8]
+        some = np.zeros_like(rows)
+        fill_words(some, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block
+        np.testing.assert_array_equal(some[5:8], rows[5:8])
+
+
+def test_a_run_takes_one_key():
+    """At its first step. Later steps ask no generator, and a checkpoint holds what they need."""
+    twin, _ = select_kernel(lw.Gibbs(1, "random"), LATTICE, "compiled")
+    rng = Generator().manual_seed(1)
+    state = twin.init(LATTICE.domain.uniform(4, Generator().manual_seed(2)), LATTICE)
+    state, _ = twin.advance(state, LATTICE, rng, 5)
+    key, made = state.scan[0].tolist()
+    assert (key, made) == (step_keys(1, Generator().manual_seed(1))[0], 5)
+    begun, later = rng.get_state(), Generator().manual_seed(3)
+    once = deep_copy(state)
+    assert torch.equal(
+        twin.advance(state, LATTICE, rng, 9)[0].x, twin.advance(once, LATTICE, later, 9)[0].x
+    )
+    assert torch.equal(begun, rng.get_state())
 
 
 # Threads and the cache of compiled code.

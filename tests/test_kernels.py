@@ -249,7 +249,7 @@ def test_renewals_come_once_in_64_to_128_steps_a_site():
 
 
 FOLDER = Path(compiled.__file__).parent
-FILLS = ("fill", "fill_ahead", "fill_steps", "fill_lanes")
+FILLS = ("fill", "fill_steps", "fill_lanes", "fill_words")
 KERNELS = [
     path.stem
     for path in sorted(FOLDER.glob("*.py"))

@@ -54,9 +54,13 @@ class CompiledSampler(Wrapper, MultiStepSampler):
     def start(self, x: Tensor, form: Any) -> Any:
         """The state at `x` `[chains, *domain.shape]`, which the twin may overwrite."""
 
+    def draw_keys(self, state: Any, steps: int, rng: Generator) -> Any:
+        """The keys of the next steps, as `run` takes them. Override it for a key a run."""
+        return step_keys(steps, rng)
+
     @abstractmethod
-    def run(self, state: Any, form: Any, keys: Keys, sums: Sums) -> Any:
-        """The state after one step for each of `keys`; adds to `sums`. May overwrite `state`."""
+    def run(self, state: Any, form: Any, keys: Any, sums: Sums) -> Any:
+        """The state after the steps of `draw_keys`; adds to `sums`. May overwrite `state`."""
 
     def advance(
         self,
@@ -67,7 +71,7 @@ class CompiledSampler(Wrapper, MultiStepSampler):
         wanted: SumRequest = NOTHING,
     ) -> tuple[Any, Sums]:
         sums = empty_sums(state.x, steps, wanted, self.loops)
-        state = self.run(state, model.form(), step_keys(steps, rng), sums)
+        state = self.run(state, model.form(), self.draw_keys(state, steps, rng), sums)
         return state, sums
 
     def evaluate_states(self, states: Tensor, model: EnergyModel) -> Tensor | None:

@@ -1,29 +1,34 @@
-"""Gibbs-1 on binary sites: the twin of `samplers.gibbs.Gibbs` with one site a step."""
+"""Gibbs-1 on any form, and the twin of `samplers.gibbs.Gibbs` on binary sites."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import LatticeForm, RBMForm
-from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
-from latticework.samplers.compiled.gibbs_rbm import gibbs_rbm
-from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
-from latticework.samplers.compiled.philox import AHEAD, fill_ahead, thresholds, unit
-from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
-from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import (
-    BinaryForm,
-    bounds,
-    flip,
-    memory_of,
-    probability,
-    renew,
-    renewals,
+from latticework.models.forms import Form, GraphForm, LatticeForm, PottsGraphForm, PottsLatticeForm
+from latticework.samplers.compiled.compiled_sampler import (
+    CompiledSampler,
+    SameObjects,
+    Sums,
+    form_of,
 )
+from latticework.samplers.compiled.gibbs_sites import prepare, resample_site, room_of
+from latticework.samplers.compiled.gibbs_tiles import resample_tiles
+from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, reordered
+from latticework.samplers.compiled.packed_chains import LANES
+from latticework.samplers.compiled.philox import thresholds
+from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
+from latticework.samplers.compiled.running_sums import finish, fresh, record
+from latticework.samplers.compiled.scans import next_blocks, start_scan
+from latticework.samplers.compiled.sites import BinaryForm, LatticeTable, memory_of, renew, renewals
+from latticework.samplers.compiled.tile_values import FEW
 from latticework.samplers.scans import Memory
+
+TAME = 1e37  # sums of parameters, far below the largest float32
 
 
 class SitesState(NamedTuple):
@@ -40,6 +45,9 @@ class SitesTwin(CompiledSampler):
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
         return SitesState(x, memory_of(form, x), scan)
 
+    def draw_keys(self, state: SitesState, steps: int, rng: Generator) -> RunSteps:
+        return next_steps(state.scan[0], steps, rng)
+
     def refresh(self, state: SitesState, model: EnergyModel) -> SitesState:
         return state._replace(memory=memory_of(form_of(model), state.x))
 
@@ -49,75 +57,94 @@ class SitesTwin(CompiledSampler):
 
 @dataclass(frozen=True)
 class GibbsTwin(SitesTwin):
-    def run(self, state: SitesState, form: BinaryForm, keys: Keys, sums: Sums) -> SitesState:
+    def run(self, state: SitesState, form: BinaryForm, run: RunSteps, sums: Sums) -> SitesState:
         x, memory = state.x.numpy(), state.memory.numpy()
-        sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], keys)[:, 0].copy()
-        work = len(x) * len(keys) * (10.0 + memory.shape[1])
-        if isinstance(form, LatticeForm):
-            lattice = (form.neighbours, form.degree, form.kind, thresholds(form.high))
-            args = x, *lattice, keys, sites, sums
-            over_chains(gibbs_lattice, len(x), work, *args, fewest=SHORT)
-        else:
-            resample = gibbs_rbm if isinstance(form, RBMForm) else gibbs
-            over_chains(resample, len(x), work, form, x, memory, keys, sites, sums)
-        sums.accept[:] += len(keys)
+        sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], run)[:, 0].copy()
+        resample_sites(form, x, x, memory, run, sites, sums)
         return state
 
 
-@kernel
-def gibbs(first, last, form, x, memory, keys, sites, sums):
-    """Resample `sites[t]` of each chain in step t."""
-    steps, (low, high), start = keys.shape[0], bounds(form), first // 4 * 4
-    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
-    total, changed, invalid = sums.total, sums.changed, sums.invalid
-    since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
-    for t in range(steps):
-        i, now = sites[t], t % AHEAD
-        if now == 0:
-            fill_ahead(words, keys[t : t + AHEAD], start, 0)
-        for c in range(first, last):
-            if keys[t] & mask == 0:
-                renew(form, x, memory, c)
-            old, p = x[c, i], probability(form, x, memory, c, i)
-            if np.isnan(p):
-                invalid[c] += 1
-            else:
-                new = high if unit(words[c - start, now]) < p else low
-                if new != old:
-                    changed[c] += 1
-                    leave(total, since, first, c, i, old, t)
-                    flip(form, x, memory, c, i)
-        record(sums, first, last, x, t, steps)
-    finish(sums, since, first, x, steps)
+def resample_sites(
+    form: Form,
+    x: NDArray[np.float32],
+    values: NDArray[Any],
+    memory: NDArray[np.float32],
+    run: RunSteps,
+    sites: NDArray[np.int32],
+    sums: Sums,
+) -> None:
+    """Resample `sites[t]` in step t. Overwrites the states, and adds to `sums`."""
+    chains, q = len(x), x.shape[1] // values.shape[1]
+    work = chains * run.steps * (5.0 + 5.0 * q + memory.shape[1])
+    fewest = SHORT if isinstance(form, LatticeForm) else 1
+    visited = table_of(SameObjects((form,))) if isinstance(form, LatticeForm) else form
+    if prefers_tiles(form, chains, run.steps):
+        fewest = LANES if isinstance(form, GraphForm) else SHORT
+        args: tuple[Any, ...] = visited, x, values, run, sites, sums
+        over_chains(resample_tiles, chains, work, *args, fewest=fewest)
+    else:
+        args = visited, x, values, memory, run, sites, sums
+        over_chains(gibbs, chains, work, *args, fewest=fewest)
+    sums.accept[:] += run.steps
+
+
+@lru_cache(maxsize=8)
+def table_of(form: SameObjects) -> LatticeTable:
+    (lattice,) = form.objects
+    threshold = thresholds(lattice.high)
+    return LatticeTable(lattice.neighbours, lattice.degree, lattice.kind, threshold)
+
+
+def prefers_tiles(form: Form, chains: int, steps: int) -> bool:
+    """Whether these steps take less time by `gibbs_tiles`, which gives the same numbers.
+
+    What a step saves there is what it costs to load so many sites, measured.
+    """
+    if isinstance(form, LatticeForm):
+        return steps * (3 if chains >= FEW else 0.5) > len(form.degree)
+    # Where log-odds and fields are finite, none is counted as unknown.
+    if isinstance(form, GraphForm):
+        saved = 40 + 4 * len(form.neighbours) / len(form.offset)
+        pays = chains >= 3 and steps * saved > len(form.offset)
+        return pays and sum_sizes(form.slope, form.offset) < TAME
+    if isinstance(form, PottsGraphForm | PottsLatticeForm):
+        pays = chains >= FEW and steps * 4 > len(form.bias)
+        couplings = np.array(form.coupling, np.float32).ravel()
+        return pays and sum_sizes(couplings, form.bias.ravel()) < TAME
+    return False
+
+
+@reordered
+def sum_sizes(slope, offset):
+    total = 0.0
+    for k in range(slope.shape[0]):
+        total += abs(np.float64(slope[k]))
+    for i in range(offset.shape[0]):
+        total += abs(offset[i])
+    return total
 
 
 @kernel
-def gibbs_lattice(first, last, x, neighbours, degree, kind, threshold, keys, sites, sums):
-    """`gibbs` with a table of probabilities, and without a branch on what is drawn."""
-    steps, start = keys.shape[0], first // 4 * 4
-    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
-    total, changed, traced = sums.total, sums.changed, sums.trace.shape[0] > 0
+def gibbs(first, last, form, x, values, memory, run, sites, sums):
+    """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
+    steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
+    words = np.empty((BLOCK, last - first), np.uint32)
     since = fresh(sums, first, last, x.shape[1])
-    near = np.empty(neighbours.shape[1], np.int64)
+    kept = sums.total, since, sums.changed, sums.invalid
+    traced = sums.trace.shape[0] > 0
     for t in range(steps):
-        i, now = sites[t], t % AHEAD
-        if now == 0:
-            fill_ahead(words, keys[t : t + AHEAD], start, 0)
-        count, row = degree[i], kind[i]
-        for k in range(count):
-            near[k] = neighbours[i, k]
+        step = run.first + t
+        i, now = sites[t], step % BLOCK
+        if t == 0 or now == 0:
+            fill_words(words, run.key, step, run.first + steps, first, 0)
+        if step & mask == mask:
+            for c in range(first, last):
+                renew(form, values, memory, c)
+        prepare(form, i, room)
         for c in range(first, last):
-            if count == 4:  # a loop of unknown length takes longer
-                ones = x[c, near[0]] + x[c, near[1]] + x[c, near[2]] + x[c, near[3]]
-            else:
-                ones = np.float32(0)
-                for k in range(count):
-                    ones += x[c, near[k]]
-            new = np.float32(words[c - start, now] < threshold[row, np.uint32(ones)])
-            old = x[c, i]
-            x[c, i] = new
-            changed[c] += np.int64(new != old)
-            leave(total, since, first, c, i, old, t)
+            resample_site(
+                form, x, values, memory, c, i, words[now, c - first], room, kept, first, t
+            )
         if traced:
             record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)

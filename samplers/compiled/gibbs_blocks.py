@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from latticework.models.forms import PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.compiled_sampler import Keys, Sums
+from latticework.samplers.compiled.compiled_sampler import Sums
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
-from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.compiled.sites import (
@@ -67,23 +68,23 @@ def ball(sites: int, radius: int) -> Ball:
 class BlockTwin(SitesTwin):
     """Gibbs-X, and the Hamming ball sampler around a centre that is drawn first."""
 
-    def run(self, state: SitesState, form: BinaryForm, keys: Keys, sums: Sums) -> SitesState:
+    def run(self, state: SitesState, form: BinaryForm, run: RunSteps, sums: Sums) -> SitesState:
         x, memory, sampler = state.x.numpy(), state.memory.numpy(), self.sampler
-        blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], keys)
+        blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], run)
         centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
         sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
-        work = len(x) * len(keys) * len(sets.site) * (10.0 + memory.shape[1])
-        over_chains(resample, len(x), work, form, x, memory, sets, centred, keys, blocks, sums)
-        sums.accept[:] += len(keys)
+        work = len(x) * run.steps * len(sets.site) * (10.0 + memory.shape[1])
+        over_chains(resample, len(x), work, form, x, memory, sets, centred, run, blocks, sums)
+        sums.accept[:] += run.steps
         return state
 
 
 @kernel
-def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
+def resample(first, last, form, x, memory, ball, centred, run, blocks, sums):
     """Resample `blocks[t]` of each chain in step t."""
-    (steps, sites), sets, start = blocks.shape, len(ball.site), first // 4 * 4
+    (steps, sites), sets = blocks.shape, len(ball.site)
     site, parent, size, inner = ball.site, ball.parent, ball.size, ball.inner
-    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    words = np.empty((BLOCK, last - first), np.uint32)
     centres = np.zeros_like(words)
     # Row r: the block after r flips from the centre.
     step = np.empty((size.max() + 1, sites), np.float32)
@@ -93,14 +94,15 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
     total, changed, invalid = sums.total, sums.changed, sums.invalid
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
     for t in range(steps):
-        block, now = blocks[t], t % AHEAD
+        number = run.first + t
+        block, now = blocks[t], number % BLOCK
         bias, coupling = read_block(form, block)
-        if now == 0:
-            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        if t == 0 or now == 0:
+            fill_words(words, run.key, number, run.first + steps, first, 0)
             if centred:
-                fill_ahead(centres, keys[t : t + AHEAD], start, 1)
+                fill_words(centres, run.key, number, run.first + steps, first, 1)
         for c in range(first, last):
-            if keys[t] & mask == 0:
+            if number & mask == mask:
                 renew(form, x, memory, c)
             for k in range(sites):
                 step[0, k] = pace(form, x[c, block[k]])
@@ -108,7 +110,7 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
             look(form, x, memory, c, block, own)
             log_probs[0] = 0.0
             if centred:
-                s = np.int64(unit(centres[c - start, now]) * sets)
+                s = np.int64(unit(centres[now, c - first]) * sets)
                 while s > 0:
                     flipped[site[s]] = True
                     log_probs[0] += gain(form, bias, coupling, step, own, 0, site[s])
@@ -119,7 +121,7 @@ def resample(first, last, form, x, memory, ball, centred, keys, blocks, sums):
                 log_probs[s] = log_probs[parent[s]] + gain(form, bias, coupling, step, own, row, k)
                 if inner[s]:
                     turn(form, coupling, step, own, row, row + 1, k)
-            s, unknown = draw(log_probs, weights, unit(words[c - start, now]))
+            s, unknown = draw(log_probs, weights, unit(words[now, c - first]))
             if s < 0 or unknown:
                 invalid[c] += 1
             if s >= 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
+from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
 from latticework.models.forms import (
@@ -16,22 +16,17 @@ from latticework.models.forms import (
     PottsGraphForm,
     forbids,
 )
-from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, form_of
+from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Sums, form_of
 from latticework.samplers.compiled.draws import draw
+from latticework.samplers.compiled.fields import numbers_of
+from latticework.samplers.compiled.gibbs import resample_sites
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
-from latticework.samplers.compiled.philox import AHEAD, fill_ahead, unit
-from latticework.samplers.compiled.potts import (
-    POTTS,
-    field,
-    memory_of,
-    move,
-    renew,
-    set_value,
-    values_of,
-)
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.potts import POTTS, field, move, set_value
+from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import renewals
+from latticework.samplers.compiled.sites import memory_of, renew, renewals
 from latticework.samplers.scans import Memory
 
 
@@ -51,7 +46,10 @@ class GibbsPottsTwin(CompiledSampler):
 
     def start(self, x: Tensor, form: PottsForm | PottsGraphForm) -> GibbsPottsState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
-        return GibbsPottsState(x, values_of(x), memory_of(form, x), scan)
+        return GibbsPottsState(x, numbers_of(x), memory_of(form, x), scan)
+
+    def draw_keys(self, state: GibbsPottsState, steps: int, rng: Generator) -> RunSteps:
+        return next_steps(state.scan[0], steps, rng)
 
     def refresh(self, state: GibbsPottsState, model: EnergyModel) -> GibbsPottsState:
         return state._replace(memory=memory_of(form_of(model), state.x))
@@ -60,23 +58,26 @@ class GibbsPottsTwin(CompiledSampler):
         return self.at(x, model)._replace(scan=state.scan)
 
     def run(
-        self, state: GibbsPottsState, form: PottsForm | PottsGraphForm, keys: Keys, sums: Sums
+        self, state: GibbsPottsState, form: PottsForm | PottsGraphForm, run: RunSteps, sums: Sums
     ) -> GibbsPottsState:
         chains, sites, q = state.x.shape
         x, memory = state.x.view(chains, -1), state.memory
         arrays = x.numpy(), state.values.numpy(), memory.numpy()
-        blocks = next_blocks(self.sampler.scan, state.scan, self.sampler.sites, sites, keys)
-        work = chains * len(keys) * (5.0 * q**self.sampler.sites + memory.shape[1])
-        over_chains(resample, chains, work, form, *arrays, keys, blocks, sums)
-        sums.accept[:] += len(keys)
+        blocks = next_blocks(self.sampler.scan, state.scan, self.sampler.sites, sites, run)
+        if self.sampler.sites == 1:
+            resample_sites(form, *arrays, run, blocks[:, 0].copy(), sums)
+            return state
+        work = chains * run.steps * (5.0 * q**self.sampler.sites + memory.shape[1])
+        over_chains(resample, chains, work, form, *arrays, run, blocks, sums)
+        sums.accept[:] += run.steps
         return state
 
 
 @kernel
-def resample(first, last, form, x, values, memory, keys, blocks, sums):
+def resample(first, last, form, x, values, memory, run, blocks, sums):
     """Resample `blocks[t]` of each chain in step t."""
-    (steps, sites), q, start = blocks.shape, form.bias.shape[1], first // 4 * 4
-    words = np.empty(((last + 3) // 4 * 4 - start, AHEAD), np.uint32)
+    (steps, sites), q = blocks.shape, form.bias.shape[1]
+    words = np.empty((BLOCK, last - first), np.uint32)
     fields = np.empty((sites, sites, q))  # float64: a hub adds up very many couplings
     inside = np.zeros((sites, q, sites, q), np.float32)
     log_probs, weights = np.empty(q**sites), np.empty(q**sites, np.float32)
@@ -84,17 +85,17 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
     total, changed, invalid = sums.total, sums.changed, sums.invalid
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(values.shape[1])
     for t in range(steps):
-        block, ahead = blocks[t], t % AHEAD
-        if sites > 1:
-            couple(form, block, inside)
-        if ahead == 0:
-            fill_ahead(words, keys[t : t + AHEAD], start, 0)
+        step = run.first + t
+        block, row = blocks[t], step % BLOCK
+        couple(form, block, inside)
+        if t == 0 or row == 0:
+            fill_words(words, run.key, step, run.first + steps, first, 0)
         for c in range(first, last):
-            if keys[t] & mask == 0:
+            if step & mask == mask:
                 renew(form, values, memory, c)
             for k in range(sites):
                 field(form, values, memory, c, block[k], fields[0, k])
-            for k in range(sites if sites > 1 else 0):
+            for k in range(sites):
                 add(fields[0], fields[0], inside[k, values[c, block[k]]], np.float32(-1))
             now[:] = 0
             k = 0
@@ -111,7 +112,7 @@ def resample(first, last, form, x, values, memory, keys, blocks, sums):
                     if now[k] < q:
                         break
                     now[k] = 0
-            s, unknown = draw(log_probs, weights, unit(words[c - start, ahead]))
+            s, unknown = draw(log_probs, weights, unit(words[row, c - first]))
             if s < 0 or unknown:
                 invalid[c] += 1
             for k in range(sites - 1, -1, -1):

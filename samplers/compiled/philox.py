@@ -5,10 +5,11 @@ Decisions by one word meet a probability to within 2^-32: to 0.2 % at 10^-7. Tho
 `compiled.bits` meet it to within 2^-40.
 
 The generator has no memory. A 64-bit key and a 128-bit counter give four 32-bit words. The run's
-generator draws one key for each step. The counter holds the number of the chain, so each chain has
-its own stream, and its numbers do not depend on threads or on how many steps a call makes.
+generator draws one key for each step, or one for the run (`compiled.run_words`). The counter holds
+the number of the chain, so each chain has its own stream, and its numbers do not depend on threads
+or on how many steps a call makes.
 
-    counter    (index of the four words, chain, stream, 0)
+    counter    (index of the four words, chain, stream, upper half of the index)
 """
 
 import numpy as np
@@ -24,7 +25,6 @@ HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 ROUNDS = 10
 SCALE = 2.0**-32
 SHARED = np.uint32(0xFFFFFFFF)  # in place of a chain: numbers that all chains share
-ALL = np.uint32(0xFFFFFFFE)  # in place of a chain: four chains take a word each
 AHEAD = 16  # steps whose numbers are drawn together, so that vector registers are used
 
 
@@ -35,11 +35,11 @@ def step_keys(steps: int, rng: Generator) -> NDArray[np.int64]:
 
 @inlined
 def philox(c0, c1, c2, key):
-    """Four words for the counter (c0, c1, c2, 0).
+    """Four words for the counter (lower half of c0, c1, c2, upper half of c0).
 
     Words are computed in the lower halves of 64 bits: every vector unit multiplies those.
     """
-    c0, c1, c2, c3 = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
+    c0, c1, c2, c3 = np.uint64(c0) & LOW, np.uint64(c1), np.uint64(c2), np.uint64(c0) >> HALF
     k0, k1 = key & LOW, key >> HALF
     for _ in range(ROUNDS):
         p0, p2 = MULTIPLIER_0 * c0, MULTIPLIER_2 * c2
@@ -83,20 +83,6 @@ def fill_units(out, keys):
         for i in range(half):
             a, b, c, d = philox(np.uint32(i), np.uint32(0), np.uint32(0), key)
             out[first + i], out[first + half + i] = unit_of(a, b), unit_of(c, d)
-
-
-@kernel
-def fill_ahead(out, keys, first, stream):
-    """One word a step for chains from `first`, a multiple of 4: `out` `[chains, steps ahead]`.
-
-    The number of chains in `out` is a multiple of 4. `keys` may hold fewer steps than `out`.
-    """
-    stream = np.uint32(stream)
-    for group in range(out.shape[0] // 4):
-        counter, four = np.uint32(first // 4 + group), out[4 * group : 4 * group + 4]
-        for t in range(keys.shape[0]):
-            a, b, c, d = philox(counter, ALL, stream, np.uint64(keys[t]))
-            four[0, t], four[1, t], four[2, t], four[3, t] = a, b, c, d
 
 
 @kernel

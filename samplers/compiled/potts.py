@@ -1,31 +1,15 @@
 """Potts models inside kernels: values as integers, the field of a site, and a change of value.
 
 The field of a site is its log-probabilities given the rest. `memory` is a chain's row of a table
-that dense models keep up to date: the field of all sites. `renew` computes it from scratch in the
-steps that `sites.renewals` names. Outside, states are one-hot `x` `[chains, sites * q]`; a change
-of value writes both.
+that dense models keep up to date: the field of all sites (`compiled.sites`). Outside, states are
+one-hot `x` `[chains, sites * q]`; a change of value writes both.
 """
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from latticework.models.forms import Form, PottsGraphForm, PottsLatticeForm, PottsPairForm
-from latticework.models.matmul import affine
+from latticework.models.forms import PottsGraphForm, PottsLatticeForm, PottsPairForm
 from latticework.samplers.compiled.jit import inlined, primitive
 from latticework.samplers.compiled.running_sums import leave
-
-
-def values_of(x: Tensor) -> Tensor:
-    return x.argmax(-1).int()
-
-
-def memory_of(form: Form, x: Tensor) -> Tensor:
-    """The memory of all chains at `x` `[chains, sites, q]`, from scratch."""
-    if isinstance(form, PottsPairForm):
-        bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
-        return affine(bias.flatten(), x.flatten(1), coupling)
-    return x.new_empty(len(x), 0)
 
 
 def field(form, values, memory, c, i, out):
@@ -38,11 +22,6 @@ def field(form, values, memory, c, i, out):
 
 def move(form, memory, c, i, old, new):
     """Update `memory` after site `i` changed its value."""
-    raise NotImplementedError
-
-
-def renew(form, values, memory, c):
-    """Compute the memory of chain `c` from scratch."""
     raise NotImplementedError
 
 
@@ -64,10 +43,6 @@ def move_nothing(form, memory, c, i, old, new):
     pass
 
 
-def renew_nothing(form, values, memory, c):
-    pass
-
-
 def pair_field(form, values, memory, c, i, out):
     for v in range(out.shape[0]):
         out[v] = memory[c, i * out.shape[0] + v]
@@ -78,20 +53,6 @@ def pair_move(form, memory, c, i, old, new):
     gained, lost = form.coupling[i * q + new], form.coupling[i * q + old]
     for j in range(own.shape[0]):
         own[j] += gained[j] - lost[j]
-
-
-def pair_renew(form, values, memory, c):
-    q = form.bias.shape[1]
-    total = np.empty(values.shape[1] * q)
-    for i in range(values.shape[1]):
-        for v in range(q):
-            total[i * q + v] = form.bias[i, v]
-    for i in range(values.shape[1]):
-        row = form.coupling[i * q + values[c, i]]
-        for j in range(total.shape[0]):
-            total[j] += row[j]
-    for j in range(total.shape[0]):
-        memory[c, j] = total[j]
 
 
 @inlined
@@ -109,5 +70,3 @@ def set_value(x, values, total, changed, since, first, c, i, new, q, t):
 POTTS = (PottsLatticeForm, PottsGraphForm, PottsPairForm)
 primitive(field, dict(zip(POTTS, (lattice_field, graph_field, pair_field), strict=True)))
 primitive(move, dict.fromkeys(POTTS, move_nothing) | {PottsPairForm: pair_move})
-RENEW = dict.fromkeys(POTTS, renew_nothing) | {PottsPairForm: pair_renew}
-primitive(renew, RENEW, makes_arrays=True)

@@ -1,6 +1,7 @@
 """The blocks that block samplers visit, for several steps at once (`samplers.scans`).
 
-All chains visit the same block. Random numbers come from the stream that chains share.
+All chains visit the same block. Random numbers come from the stream that chains share: that of
+number k serves the k-th site of a block.
 """
 
 import numpy as np
@@ -8,55 +9,69 @@ import torch
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled.jit import kernel
-from latticework.samplers.compiled.philox import SHARED, philox, unit
+from latticework.samplers.compiled.philox import SHARED, unit
+from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, new_run
 from latticework.samplers.scans import Memory, Scan
 
 
 def start_scan(scan: Scan, sites: int, dim: int) -> Memory:
-    """The memory of a scan: the next position, and the order of the sites if they are shuffled."""
+    """The memory of a scan: the run (`run_words`), and the order of the sites if it changes."""
     if sites > dim:
         raise ValueError(f"a block of {sites} sites does not fit a model of {dim}")
     if scan == "scopes":
         raise ValueError("scan=scopes needs a model of tables, such as Factors; use scan=random")
-    position = torch.zeros(1, dtype=torch.long)
-    return (position, torch.arange(dim)) if scan == "shuffled" else (position,)
+    return (new_run(), torch.arange(dim)) if scan == "shuffled" else (new_run(),)
 
 
 def next_blocks(
-    scan: Scan, memory: Memory, sites: int, dim: int, keys: NDArray[np.int64]
+    scan: Scan, memory: Memory, sites: int, dim: int, run: RunSteps
 ) -> NDArray[np.int32]:
-    """The blocks of the steps with these keys, `[steps, sites]`. Updates the memory in place."""
-    blocks = np.empty((len(keys), sites), np.int32)
-    position = memory[0].numpy()
+    """The blocks of the steps of `run`, `[steps, sites]`. Updates the order of sites in place."""
+    blocks = np.empty((run.steps, sites), np.int32)
     if scan == "systematic":
-        systematic(blocks, position, dim)
-    elif scan == "random":
-        random(blocks, keys, np.arange(dim))
+        write_systematic(blocks, run, dim)
+    elif scan == "shuffled":
+        write_shuffled(blocks, run, memory[1].numpy())
+    elif sites == 1:
+        write_random_sites(blocks, run, dim)
     else:
-        shuffled(blocks, keys, position, memory[1].numpy())
+        write_random(blocks, run, np.arange(dim))
     return blocks
 
 
 @kernel
-def systematic(blocks, position, dim):
+def write_systematic(blocks, run, dim):
     """Consecutive sites, cyclically."""
-    at = position[0]
+    at = (run.first % dim) * blocks.shape[1] % dim
     for t in range(blocks.shape[0]):
         for k in range(blocks.shape[1]):
             blocks[t, k] = at
             at = at + 1 if at + 1 < dim else 0
-    position[0] = at
 
 
 @kernel
-def random(blocks, keys, order):
+def write_random_sites(blocks, run, dim):
+    """A site for each step."""
+    words = np.empty((BLOCK, 1), np.uint32)
+    for t in range(blocks.shape[0]):
+        step = run.first + t
+        if t == 0 or step % BLOCK == 0:
+            fill_words(words, run.key, step, run.first + run.steps, SHARED, 0)
+        blocks[t, 0] = np.int32(unit(words[step % BLOCK, 0]) * dim)
+
+
+@kernel
+def write_random(blocks, run, order):
     """Distinct sites by the first swaps of a Fisher-Yates shuffle of `order`, which are undone."""
     dim, sites = order.shape[0], blocks.shape[1]
-    swapped = np.empty(sites, np.int64)
+    swapped, words = np.empty(sites, np.int64), np.empty((sites, BLOCK, 1), np.uint32)
     for t in range(blocks.shape[0]):
+        step = run.first + t
+        if t == 0 or step % BLOCK == 0:
+            for k in range(sites):
+                fill_words(words[k], run.key, step, run.first + run.steps, SHARED, k)
         for k in range(sites):
-            word, _, _, _ = philox(np.uint32(k), SHARED, np.uint32(0), np.uint64(keys[t]))
-            place = k + np.int64(unit(word) * (dim - k))
+            place = k + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - k))
             order[k], order[place] = order[place], order[k]
             blocks[t, k], swapped[k] = order[k], place
         for k in range(sites - 1, -1, -1):
@@ -65,16 +80,18 @@ def random(blocks, keys, order):
 
 
 @kernel
-def shuffled(blocks, keys, position, order):
+def write_shuffled(blocks, run, order):
     """Passes through all sites in random orders; a pass ends when too few sites are left."""
-    dim, at = order.shape[0], position[0]
+    dim, sites = order.shape[0], blocks.shape[1]
+    words = np.empty((sites, BLOCK, 1), np.uint32)
     for t in range(blocks.shape[0]):
-        if at + blocks.shape[1] > dim:
-            at = 0
-        for k in range(blocks.shape[1]):
-            word, _, _, _ = philox(np.uint32(k), SHARED, np.uint32(0), np.uint64(keys[t]))
-            place = at + np.int64(unit(word) * (dim - at))
+        step = run.first + t
+        if t == 0 or step % BLOCK == 0:
+            for k in range(sites):
+                fill_words(words[k], run.key, step, run.first + run.steps, SHARED, k)
+        at = step % (dim // sites) * sites
+        for k in range(sites):
+            place = at + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - at))
             order[at], order[place] = order[place], order[at]
             blocks[t, k] = order[at]
             at += 1
-    position[0] = at

@@ -1,21 +1,42 @@
-"""Parts of kernels that change a few sites of a form: a site's probability, and a flip.
+"""Parts of kernels that change a few sites of a form: what a flip gains, and a flip.
 
-`memory` is a chain's row of a table that some forms keep up to date: the gradient of a PairForm;
-hidden inputs, sigmoid(inputs) and sigmoid(-inputs) of an RBMForm. `change` and `probability` read
-it, `flip` updates it. Each flip rounds the memory, so `renew` computes it from scratch in the steps
-that `renewals` names. numba chooses the implementation by the form's type.
+`memory` is a chain's row of a table that some forms keep up to date: the gradient of a PairForm,
+the fields of a PottsPairForm; hidden inputs, sigmoid(inputs) and sigmoid(-inputs) of an RBMForm.
+`change` reads it, `flip` updates it. Each flip rounds the memory, so `renew` computes it from
+scratch in the steps that `renewals` names. numba chooses the implementation by the form's type.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from latticework.models.forms import Form, GraphForm, LatticeForm, PairForm, RBMForm
+from latticework.models.forms import (
+    Form,
+    GraphForm,
+    LatticeForm,
+    PairForm,
+    PottsGraphForm,
+    PottsLatticeForm,
+    PottsPairForm,
+    RBMForm,
+)
 from latticework.models.matmul import affine
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import copy, inlined, kernel, primitive, reordered
+
+
+class LatticeTable(NamedTuple):
+    """A lattice with its probabilities of 1 as thresholds of random words."""
+
+    neighbours: NDArray[np.int32]  # as in LatticeForm
+    degree: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    threshold: NDArray[np.uint32]  # [kinds, most neighbours + 1]
+
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 APART = 64  # steps a site, at least, between two renewals of the memory on average
@@ -23,13 +44,16 @@ LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float3
 
 
 def memory_of(form: Form, x: Tensor) -> Tensor:
-    """The memory of all chains at `x` `[chains, sites]`, from scratch."""
+    """The memory of all chains at `x` `[chains, *domain.shape]`, from scratch."""
     if isinstance(form, PairForm):
         return affine(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
     if isinstance(form, RBMForm):
         weight, bias = torch.from_numpy(form.weight), torch.from_numpy(form.hidden_bias)
         inputs = affine(bias, x, weight)
         return torch.cat((inputs, inputs.sigmoid(), (-inputs).sigmoid()), 1)
+    if isinstance(form, PottsPairForm):
+        bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
+        return affine(bias.flatten(), x.flatten(1), coupling)
     return x.new_empty(len(x), 0)
 
 
@@ -38,17 +62,12 @@ def change(form, x, memory, c, i):
     raise NotImplementedError
 
 
-def probability(form, x, memory, c, i):
-    """The probability of the high value of site `i` given the rest, float64, or NaN."""
-    raise NotImplementedError
-
-
 def flip(form, x, memory, c, i):
     """Flip site `i` of `x` and update `memory`."""
     raise NotImplementedError
 
 
-def renew(form, x, memory, c):
+def renew(form, values, memory, c):
     """Compute the memory of chain `c` from scratch."""
     raise NotImplementedError
 
@@ -98,7 +117,7 @@ def flip_alone(form, x, memory, c, i):
     x[c, i] = np.float32(1) - x[c, i]
 
 
-def renew_nothing(form, x, memory, c):
+def renew_nothing(form, values, memory, c):
     pass
 
 
@@ -142,13 +161,30 @@ def pair_flip(form, x, memory, c, i):
         own[j] += step * row[j]
 
 
-def pair_renew(form, x, memory, c):
+def pair_renew(form, values, memory, c):
     total = form.offset.astype(np.float64)
-    for i in range(x.shape[1]):
-        value, row = x[c, i], form.matrix[i]
+    for i in range(values.shape[1]):
+        value, row = values[c, i], form.matrix[i]
         for j in range(total.shape[0]):
             total[j] += value * row[j]
     copy(memory[c], total)
+
+
+# Dense Potts models.
+
+
+def potts_pair_renew(form, values, memory, c):
+    q = form.bias.shape[1]
+    total = np.empty(values.shape[1] * q)
+    for i in range(values.shape[1]):
+        for v in range(q):
+            total[i * q + v] = form.bias[i, v]
+    for i in range(values.shape[1]):
+        row = form.coupling[i * q + values[c, i]]
+        for j in range(total.shape[0]):
+            total[j] += row[j]
+    for j in range(total.shape[0]):
+        memory[c, j] = total[j]
 
 
 # RBMs.
@@ -170,8 +206,8 @@ def rbm_flip(form, x, memory, c, i):
     shift(memory[c], form.weight[i], sign)
 
 
-def rbm_renew(form, x, memory, c):
-    find_inputs(form, x[c], memory[c, : form.hidden_bias.shape[0]])
+def rbm_renew(form, values, memory, c):
+    find_inputs(form, values[c], memory[c, : form.hidden_bias.shape[0]])
     shift(memory[c], form.hidden_bias, np.float32(0))
 
 
@@ -256,16 +292,6 @@ def shift(own, row, step):
 # The choice by type.
 
 
-def table_probability(form, x, memory, c, i):
-    return form.high[form.kind[i], ones_around(form, x, c, i)]
-
-
-def probability_by_change(form, x, memory, c, i):
-    gain = change(form, x, memory, c, i)
-    _, high = bounds(form)
-    return 1.0 / (1.0 + math.exp(gain if x[c, i] == high else -gain))
-
-
 def zero_and_one(form):
     return np.float32(0), np.float32(1)
 
@@ -274,16 +300,12 @@ def low_and_high(form):
     return np.float32(form.low), np.float32(form.high)
 
 
+REMEMBERED = (LatticeForm, LatticeTable, GraphForm, PottsLatticeForm, PottsGraphForm)
 BINARY = (LatticeForm, GraphForm, PairForm, RBMForm)
 CHANGE = dict(zip(BINARY, (lattice_change, graph_change, pair_change, rbm_change), strict=True))
 FLIP = dict(zip(BINARY, (flip_alone, flip_alone, pair_flip, rbm_flip), strict=True))
-RENEW = dict(zip(BINARY, (renew_nothing, renew_nothing, pair_renew, rbm_renew), strict=True))
+RENEW = {PairForm: pair_renew, RBMForm: rbm_renew, PottsPairForm: potts_pair_renew}
 primitive(change, CHANGE, makes_arrays=True)
 primitive(flip, FLIP)
-primitive(renew, RENEW, makes_arrays=True)
-primitive(
-    probability,
-    dict.fromkeys(BINARY, probability_by_change) | {LatticeForm: table_probability},
-    makes_arrays=True,
-)
+primitive(renew, dict.fromkeys(REMEMBERED, renew_nothing) | RENEW, makes_arrays=True)
 primitive(bounds, dict.fromkeys(BINARY, zero_and_one) | {PairForm: low_and_high})

@@ -136,7 +136,7 @@ class TemperedTwin(Tempered, MultiStepSampler):
             part = x.index_select(0, rows[number])  # one level, which fits the cache
             state = twin.relocate(part, before, _Level(form))  # type: ignore[arg-type]
             sums = empty_sums(state.x, steps, NOTHING, twin.loops)
-            state = twin.run(state, form, step_keys(steps, rng), sums)
+            state = twin.run(state, form, twin.draw_keys(state, steps, rng), sums)
             x.index_copy_(0, rows[number], state.x)
             accept[number] = torch.from_numpy(sums.accept / steps)
             after.append(state)

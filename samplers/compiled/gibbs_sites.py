@@ -1,0 +1,243 @@
+"""Draws of one site by each form, for `gibbs`: its log-odds or fields, and its new value.
+
+All chains visit the same site, so what they share there is prepared once. A draw of a lattice has
+no branch on what is drawn. On graphs and Potts models of listed neighbours, operations are those of
+`tile_values`, so that both give the same bits.
+"""
+
+import math
+
+import numpy as np
+
+from latticework.models.forms import (
+    IMPOSSIBLE,
+    GraphForm,
+    PairForm,
+    PottsGraphForm,
+    RBMForm,
+)
+from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.draws import draw_bit
+from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.potts import POTTS, field, move, set_value
+from latticework.samplers.compiled.running_sums import leave
+from latticework.samplers.compiled.sites import (
+    LatticeTable,
+    bounds,
+    change,
+    exponentials,
+    flip,
+    shift,
+    softplus_change,
+)
+
+MANY = 128  # neighbours of a site, which are added in single precision at most
+
+
+VISITED = (LatticeTable, GraphForm, PairForm, RBMForm)
+
+
+def room_of(form):
+    """Room for `prepare` and `resample_site`."""
+    raise NotImplementedError
+
+
+def prepare(form, i, room):
+    """Write to `room` what all chains need at site `i`."""
+    raise NotImplementedError
+
+
+def resample_site(form, x, values, memory, c, i, word, room, kept, first, t):
+    """Draw site `i` of chain `c` in step `t`, and keep the sums.
+
+    `kept` are the total, `since`, and the numbers of changed and of invalid ones
+    (`running_sums`).
+    """
+    raise NotImplementedError
+
+
+# Lattices.
+
+
+def no_room(form):
+    return None
+
+
+def prepare_nothing(form, i, room):
+    pass
+
+
+def lattice_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+    total, since, changed, _ = kept
+    near, count = form.neighbours, form.degree[i]
+    if count == 4:  # a loop of unknown length takes longer
+        ones = x[c, near[i, 0]] + x[c, near[i, 1]] + x[c, near[i, 2]] + x[c, near[i, 3]]
+    else:
+        ones = np.float32(0)
+        for k in range(count):
+            ones += x[c, near[i, k]]
+    new = np.float32(word < form.threshold[form.kind[i], np.uint32(ones)])
+    old = x[c, i]
+    x[c, i] = new
+    changed[c] += np.int64(new != old)
+    leave(total, since, first, c, i, old, t)
+
+
+# Graphs.
+
+
+def graph_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+    total, since, changed, invalid = kept
+    odds, old = graph_log_odds(form, x, c, i), x[c, i]
+    new = np.float32(draw_bit(word, odds))
+    if np.isnan(odds):
+        invalid[c] += 1
+    elif new != old:
+        changed[c] += 1
+        leave(total, since, first, c, i, old, t)
+        x[c, i] = new
+
+
+@inlined
+def graph_log_odds(form, x, c, i):
+    """The log-odds of a site, by the operations of `tile_values.find_odds`."""
+    start, stop = form.starts[i], form.starts[i + 1]
+    if stop - start <= MANY:
+        return add_slopes(form, x, c, start, stop, np.float32(form.offset[i]))
+    total = form.offset[i]
+    for k in range(start, stop, MANY):
+        total += add_slopes(form, x, c, k, min(k + MANY, stop), np.float32(0))
+    return np.float32(total)
+
+
+@lean
+def add_slopes(form, x, c, start, stop, base):
+    """`base` + the slopes of neighbours at 1: four sums, as those of `packed_chains`."""
+    near, slope, row, one = form.neighbours, form.slope, np.uint64(c), np.uint64(1)
+    k, last, four = np.uint64(start), np.uint64(stop), np.uint64(4)
+    a, b, d, e = base, np.float32(0), np.float32(0), np.float32(0)
+    while k + four <= last:
+        i, j = np.uint64(near[k]), np.uint64(near[k + one])
+        m, n = np.uint64(near[k + np.uint64(2)]), np.uint64(near[k + np.uint64(3)])
+        a += slope[k] * x[row, i]
+        b += slope[k + one] * x[row, j]
+        d += slope[k + np.uint64(2)] * x[row, m]
+        e += slope[k + np.uint64(3)] * x[row, n]
+        k += four
+    while k < last:
+        a += slope[k] * x[row, np.uint64(near[k])]
+        k += one
+    return ((a + b) + d) + e
+
+
+# Dense pairs.
+
+
+def pair_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+    total, since, changed, invalid = kept
+    (low, high), old = bounds(form), x[c, i]
+    gain = change(form, x, memory, c, i)
+    p = 1.0 / (1.0 + math.exp(gain if old == high else -gain))
+    if np.isnan(p):
+        invalid[c] += 1
+    elif (high if unit(word) < p else low) != old:
+        changed[c] += 1
+        leave(total, since, first, c, i, old, t)
+        flip(form, x, memory, c, i)
+
+
+# RBMs. The change of the softplus sum is the logarithm of a product (`compiled.sites`), whose
+# exponentials of a row of W all chains share.
+
+
+def rbm_room(form):
+    return np.empty((2, form.hidden_bias.shape[0]), np.float32)
+
+
+def rbm_prepare(form, i, room):
+    """The odds of a flip to 1 and of a flip to 0."""
+    exponentials(form.weight[i], np.float32(1), room[0])
+    exponentials(form.weight[i], np.float32(-1), room[1])
+
+
+def rbm_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+    total, since, changed, invalid = kept
+    old, own, row = x[c, i], memory[c], form.weight[i]
+    sign = np.float32(1) - np.float32(2) * old
+    gain = softplus_change(own, room[np.int64(old)], row, sign)
+    p = 1.0 / (1.0 + math.exp(-(form.visible_bias[i] + sign * gain)))
+    if np.isnan(p):
+        invalid[c] += 1
+    elif np.float32(unit(word) < p) != old:
+        changed[c] += 1
+        leave(total, since, first, c, i, old, t)
+        x[c, i] += sign
+        shift(own, row, sign)
+
+
+# Potts models.
+
+
+def potts_room(form):
+    q = form.bias.shape[1]
+    return np.empty(q), np.empty(q, np.float32), np.empty(q + 1)
+
+
+def potts_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+    total, since, changed, invalid = kept
+    fields, single, passed = room
+    q, old = fields.shape[0], values[c, i]
+    find_site_fields(form, values, memory, c, i, fields, single)
+    top, unknown = -np.inf, False
+    for v in range(q):
+        unknown |= np.isnan(fields[v])
+        top = fields[v] if fields[v] > top else top
+    passed[0] = 0.0
+    for v in range(q):
+        weight = exp32(np.float32(fields[v] - top))
+        passed[v + 1] = passed[v]
+        passed[v + 1] += np.float64(weight if fields[v] > IMPOSSIBLE else np.float32(0))
+    level, new = unit(word) * passed[q], 0
+    for v in range(1, q):
+        new += passed[v] <= level
+    drawn = passed[q] > 0 and not np.isinf(top)
+    if unknown or np.isinf(top):
+        invalid[c] += 1
+    if drawn and new != old:
+        set_value(x, values, total, changed, since, first, c, i, new, q, t)
+        move(form, memory, c, i, old, new)
+
+
+def find_site_fields(form, values, memory, c, i, fields, single):
+    """The log-probabilities of site `i` given the rest, up to a constant. `single` is room."""
+    raise NotImplementedError
+
+
+def find_few_fields(form, values, memory, c, i, fields, single):
+    """In single precision: few terms are added."""
+    field(form, values, memory, c, i, single)
+    copy(fields, single)
+
+
+def find_graph_fields(form, values, memory, c, i, fields, single):
+    """In single precision, unless the site is a hub."""
+    if form.starts[i + 1] - form.starts[i] > MANY:
+        field(form, values, memory, c, i, fields)
+    else:
+        field(form, values, memory, c, i, single)
+        copy(fields, single)
+
+
+ROOM = dict.fromkeys(VISITED, no_room) | {RBMForm: rbm_room} | dict.fromkeys(POTTS, potts_room)
+primitive(room_of, ROOM, makes_arrays=True)
+PREPARE = dict.fromkeys((*VISITED, *POTTS), prepare_nothing) | {RBMForm: rbm_prepare}
+primitive(prepare, PREPARE)
+primitive(
+    find_site_fields, dict.fromkeys(POTTS, find_few_fields) | {PottsGraphForm: find_graph_fields}
+)
+RESAMPLE = (lattice_resample, graph_resample, pair_resample, rbm_resample)
+primitive(
+    resample_site,
+    dict(zip(VISITED, RESAMPLE, strict=True)) | dict.fromkeys(POTTS, potts_resample),
+)

@@ -1,0 +1,342 @@
+"""Values of chains side by side, by each form, for `gibbs_tiles`: a visit of a site.
+
+A tile keeps the values of some chains at a site in a row: a byte each on lattices and Potts
+models, a bit each of 32 on graphs. Operations are those of `gibbs_sites`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latticework.models.forms import IMPOSSIBLE, GraphForm, PottsGraphForm, PottsLatticeForm
+from latticework.samplers.compiled.arithmetic import exp32
+from latticework.samplers.compiled.draws import draw_bit
+from latticework.samplers.compiled.gibbs_sites import MANY
+from latticework.samplers.compiled.jit import inlined, kernel, lean, primitive
+from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.sites import LatticeTable
+
+FEW = 16  # chains, below which loops over them gain nothing from vector registers
+WIDE = 1024  # bytes of a row
+LINE = 16  # sites whose values are read and written together: float32 of a cache line
+TILED = (LatticeTable, GraphForm, PottsLatticeForm, PottsGraphForm)
+POTTS = (PottsLatticeForm, PottsGraphForm)
+
+
+def widest(form):
+    """How many chains a tile holds at most."""
+    raise NotImplementedError
+
+
+def words_of(form, chains):
+    """The length of a row of random words for so many chains."""
+    raise NotImplementedError
+
+
+def entries_of(form):
+    """The entries of x for a site, uint64."""
+    raise NotImplementedError
+
+
+def load_tile(form, values, start, chains):
+    """The values of chains from `start` on, and room for `visit`."""
+    raise NotImplementedError
+
+
+def entry(form, now, width, i, v, c):
+    """Entry `v` of site `i` of chain `c`, float32."""
+    raise NotImplementedError
+
+
+def store_value(form, values, chain, now, width, i, c):
+    """Write the value of site `i` of `chain`, the c-th of the tile, where x is one-hot."""
+    raise NotImplementedError
+
+
+def visit(form, now, width, i, words, at, changed, room):
+    """Draw the values of site `i`, by `words` from `at` on, and count those that differ."""
+    raise NotImplementedError
+
+
+# Lattices.
+
+
+def lattice_widest(form):
+    return WIDE
+
+
+def lattice_words_of(form, chains):
+    return chains
+
+
+@kernel
+def load_bytes(values, start, chains):
+    now = np.empty(values.shape[1] * chains, np.uint8)
+    for begin in range(0, values.shape[1], LINE):
+        end = np.uint64(min(begin + LINE, values.shape[1]))
+        for c in range(np.uint64(chains)):
+            for i in range(np.uint64(begin), end):
+                now[i * np.uint64(chains) + c] = np.uint8(values[start + c, i])
+    return now
+
+
+def lattice_load_tile(form, values, start, chains):
+    return load_bytes(values, start, chains), np.empty(chains, np.uint8)
+
+
+def lattice_entry(form, now, width, i, v, c):
+    return np.float32(now[i * width + c])
+
+
+def lattice_visit(form, now, width, i, words, at, changed, room):
+    near, count, table = form.neighbours, form.degree[i], form.threshold
+    kind, here = np.uint64(form.kind[i]), i * width
+    if count == 4 and width < FEW:
+        a, b = np.uint64(near[i, 0]) * width, np.uint64(near[i, 1]) * width
+        d, e = np.uint64(near[i, 2]) * width, np.uint64(near[i, 3]) * width
+        for c in range(width):
+            ones = np.uint64(now[a + c] + now[b + c] + now[d + c] + now[e + c])
+            put_bit(now, here + c, words[at + c] < table[kind, ones], changed, c)
+    elif width < FEW:
+        for c in range(width):
+            ones = np.uint64(0)
+            for k in range(np.uint64(count)):
+                ones += np.uint64(now[np.uint64(near[i, k]) * width + c])
+            put_bit(now, here + c, words[at + c] < table[kind, ones], changed, c)
+    elif count == 4:
+        draw_by_four(now, width, near[i], here, table[kind], words, at, changed)
+    else:
+        for c in range(width):
+            room[c] = 0
+        for k in range(np.uint64(count)):
+            there = np.uint64(near[i, k]) * width
+            for c in range(width):
+                room[c] += now[there + c]
+        for c in range(width):
+            below = words[at + c] < table[kind, np.uint64(room[c])]
+            put_bit(now, here + c, below, changed, c)
+
+
+@inlined
+def put_bit(now, place, is_one, changed, c):
+    new = np.uint8(is_one)
+    changed[c] += np.uint32(new != now[place])
+    now[place] = new
+
+
+@lean
+def draw_by_four(now, width, near, here, table, words, at, changed):
+    """Thresholds are chosen by comparisons: loads by an index take longer."""
+    a, b = np.uint64(near[0]) * width, np.uint64(near[1]) * width
+    d, e = np.uint64(near[2]) * width, np.uint64(near[3]) * width
+    none, one, two, three, all_four = table[0], table[1], table[2], table[3], table[4]
+    for c in range(width):
+        ones = now[a + c] + now[b + c] + now[d + c] + now[e + c]
+        threshold = one if ones == 1 else none
+        threshold = two if ones == 2 else threshold
+        threshold = three if ones == 3 else threshold
+        threshold = all_four if ones == 4 else threshold
+        put_bit(now, here + c, words[at + c] < threshold, changed, c)
+
+
+# Graphs.
+
+
+def graph_widest(form):
+    return LANES
+
+
+def graph_words_of(form, chains):
+    return LANES
+
+
+def graph_load_tile(form, values, start, chains):
+    now = np.zeros(values.shape[1], np.uint32)
+    for begin in range(0, values.shape[1], LINE):
+        end = np.uint64(min(begin + LINE, values.shape[1]))
+        for c in range(chains):
+            for i in range(np.uint64(begin), end):
+                now[i] |= np.uint32(values[start + c, i]) << np.uint32(c)
+    return now, (np.empty(LANES, np.float32), np.empty(LANES), np.zeros(LANES, np.uint8))
+
+
+def graph_entry(form, now, width, i, v, c):
+    return np.float32((now[i] >> np.uint32(c)) & np.uint32(1))
+
+
+def graph_visit(form, now, width, i, words, at, changed, room):
+    fields, total, new = room
+    find_odds(fields, total, form, now, i)
+    for c in range(np.uint64(LANES)):
+        new[c] = np.uint8(draw_bit(words[at + c], fields[c]))
+    word = pack(new, 0)
+    flips = now[i] ^ word
+    for c in range(np.uint64(LANES)):
+        changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
+    now[i] = word
+
+
+@lean
+def find_odds(fields, total, form, now, i):
+    """The log-odds of site `i`, by the operations of `gibbs_sites.graph_log_odds`."""
+    near, slope, offset = form.neighbours, form.slope, form.offset
+    start, stop = form.starts[i], form.starts[i + np.uint64(1)]
+    if stop - start <= MANY:
+        add_neighbours(fields, 0, now, near, slope, start, stop, np.float32(offset[i]))
+        return
+    total[:] = offset[i]
+    for k in range(start, stop, MANY):
+        end = min(k + MANY, stop)
+        add_neighbours(fields, 0, now, near, slope, k, end, np.float32(0))
+        for c in range(LANES):
+            total[c] += fields[c]
+    for c in range(LANES):
+        fields[c] = total[c]
+
+
+# Potts models with listed neighbours. Operations are those of `gibbs_sites.potts_resample`.
+
+
+def one_entry(form):
+    return np.uint64(1)
+
+
+def potts_entries_of(form):
+    return np.uint64(form.bias.shape[1])
+
+
+class PottsRoom(NamedTuple):
+    """Room for a visit of a site by the chains of a tile. Fields of hubs are `double`."""
+
+    single: NDArray[np.float32]  # [values + 1, chains], the fields, and the largest of them
+    double: NDArray[np.float64]
+    passed: NDArray[np.float64]  # [values + 1, chains], running sums of weights
+    level: NDArray[np.float64]  # [chains]
+    new: NDArray[np.uint8]  # [chains]
+
+
+def potts_load_tile(form, values, start, chains):
+    rows = form.bias.shape[1] + 1
+    single, double = np.empty((rows, chains), np.float32), np.empty((rows, chains))
+    passed, level = np.zeros((rows, chains)), np.empty(chains)
+    room = PottsRoom(single, double, passed, level, np.empty(chains, np.uint8))
+    return load_bytes(values, start, chains), room
+
+
+def potts_entry(form, now, width, i, v, c):
+    return np.float32(now[i * width + c] == np.uint8(v))
+
+
+def store_nothing(form, values, chain, now, width, i, c):
+    pass
+
+
+def potts_store_value(form, values, chain, now, width, i, c):
+    values[chain, i] = np.int32(now[i * width + c])
+
+
+def potts_visit(form, now, width, i, words, at, changed, room):
+    is_hub = add_couplings(form, now, width, i, room.single, room.double)
+    if is_hub:
+        weigh_values(room.double, room.passed, width, IMPOSSIBLE)
+    else:
+        weigh_values(room.single, room.passed, width, np.float32(IMPOSSIBLE))
+    draw_by_passed(room.passed, room.level, room.new, now, width, i, words, at, changed)
+
+
+def add_couplings(form, now, width, i, single, double):
+    """Write the fields of site `i` `[values, chains]`, those of a hub to `double`; if it is one."""
+    raise NotImplementedError
+
+
+def lattice_add_couplings(form, now, width, i, single, double):
+    for v in range(np.uint64(single.shape[0] - 1)):
+        begin_row(single[v], form.bias[i, v], width)
+        for k in range(np.uint64(form.degree[i])):
+            there = np.uint64(form.neighbours[i, k]) * width
+            add_matches(single[v], now, there, np.uint8(v), np.float32(form.coupling), width)
+    return False
+
+
+def graph_add_couplings(form, now, width, i, single, double):
+    start, stop = np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])
+    is_hub = stop - start > np.uint64(MANY)
+    for v in range(np.uint64(single.shape[0] - 1)):
+        begin_row(single[v], form.bias[i, v], width)
+        if is_hub:
+            begin_row(double[v], form.bias[i, v], width)
+        for k in range(start, stop):
+            there = np.uint64(form.neighbours[k]) * width
+            if is_hub:
+                add_matches(double[v], now, there, np.uint8(v), form.coupling[k], width)
+            else:
+                add_matches(single[v], now, there, np.uint8(v), form.coupling[k], width)
+    return is_hub
+
+
+@lean
+def begin_row(row, base, width):
+    for c in range(width):
+        row[c] = base
+
+
+@lean
+def add_matches(row, now, there, value, coupling, width):
+    for c in range(width):
+        row[c] += coupling * np.float32(now[there + c] == value)
+
+
+@lean
+def weigh_values(fields, passed, width, impossible):
+    """Running sums of the weights of values."""
+    q = np.uint64(fields.shape[0] - 1)
+    top = fields[q]
+    for c in range(width):
+        top[c] = -np.inf
+    for v in range(q):
+        row = fields[v]
+        for c in range(width):
+            top[c] = row[c] if row[c] > top[c] else top[c]
+    for v in range(q):
+        row, before, after = fields[v], passed[v], passed[v + np.uint64(1)]
+        for c in range(width):
+            weight = exp32(np.float32(row[c] - top[c]))
+            after[c] = before[c] + np.float64(weight if row[c] > impossible else np.float32(0))
+
+
+@lean
+def draw_by_passed(passed, level, new, now, width, i, words, at, changed):
+    here, q = i * width, np.uint64(passed.shape[0] - 1)
+    whole = passed[q]
+    for c in range(width):
+        level[c] = unit(words[at + c]) * whole[c]
+        new[c] = 0
+    for v in range(np.uint64(1), q):
+        row = passed[v]
+        for c in range(width):
+            new[c] += np.uint8(row[c] <= level[c])
+    for c in range(width):
+        old = now[here + c]
+        drawn = new[c] if whole[c] > 0 else old
+        changed[c] += np.uint32(drawn != old)
+        now[here + c] = drawn
+
+
+primitive(
+    add_couplings, dict(zip(POTTS, (lattice_add_couplings, graph_add_couplings), strict=True))
+)
+WIDEST = (lattice_widest, graph_widest, lattice_widest, lattice_widest)
+WORDS = (lattice_words_of, graph_words_of, lattice_words_of, lattice_words_of)
+LOAD = (lattice_load_tile, graph_load_tile, potts_load_tile, potts_load_tile)
+ENTRY = (lattice_entry, graph_entry, potts_entry, potts_entry)
+VISIT = (lattice_visit, graph_visit, potts_visit, potts_visit)
+primitive(widest, dict(zip(TILED, WIDEST, strict=True)))
+primitive(words_of, dict(zip(TILED, WORDS, strict=True)))
+primitive(entries_of, dict.fromkeys(TILED, one_entry) | dict.fromkeys(POTTS, potts_entries_of))
+primitive(load_tile, dict(zip(TILED, LOAD, strict=True)), makes_arrays=True)
+primitive(entry, dict(zip(TILED, ENTRY, strict=True)))
+STORE = dict.fromkeys(TILED, store_nothing) | dict.fromkeys(POTTS, potts_store_value)
+primitive(store_value, STORE)
+primitive(visit, dict(zip(TILED, VISIT, strict=True)))
