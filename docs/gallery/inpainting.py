@@ -28,7 +28,7 @@ print(fitted)
 image = test[3].clone()
 image[32:] = torch.nan
 half = model.condition_on(image)
-settings = {"chains": 20, "burn_in": 100, "thin": 20, "engine": "compiled", "diagnose": False}
+settings = {"chains": 20, "burn_in": 100, "thin": 20, "diagnose": False}
 result = latticework.sample(half, "block_gibbs", steps=200, **settings)
 filled = half.complete(result.draws.flatten(0, 1))
 print(half.domain, filled.shape)
