@@ -176,7 +176,7 @@ SAMPLERS = {
     lw.HammingBall: lw.HammingBall(2, 1, "systematic"), lw.GWG: lw.GWG(), lw.PAFS: lw.PAFS(1),
     lw.LocallyBalanced: lw.LocallyBalanced(), lw.DULA: lw.DULA(0.4), lw.DMALA: lw.DMALA(0.4),
     lw.DLMC: lw.DLMC(0.5), lw.DLMCf: lw.DLMCf(0.5), lw.RandomWalk: lw.RandomWalk(),
-    lw.BlockGibbs: lw.BlockGibbs(), lw.SwendsenWang: lw.SwendsenWang(),
+    lw.SwendsenWang: lw.SwendsenWang(),
     lw.ACS: lw.ACS(2.0, 0.2, 3),
 }  # fmt: skip
 RARE = (lw.Gibbs, lw.HammingBall, lw.RandomWalk)  # a step seldom meets the hub

@@ -75,7 +75,6 @@ CASES = [
     *[(lw.DMALA(inf), name, 15) for name in ("spins", "potts")],
     (lw.DMALA(0.6, PRECONDITIONER, 2), "spins", 15),
     (lw.DMALA(0.3, [0.5 + i / 30 for i in range(45)]), "rbm", 15),
-    *[(lw.BlockGibbs(steps), "rbm", 4) for steps in (1, 3)],
     *[(lw.SwendsenWang(), name, 4) for name in ("lattice", "sparse", "potts")],
     *[(lw.GibbsSweep(), name, 10) for name in ("sparse", "sparse potts")],
     *[(lw.RandomWalk(3), name, 30) for name in BINARY],
@@ -199,7 +198,7 @@ WAYS = [
       for kind in (lw.DULA(1.0), lw.DMALA(1.0), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3))],
     *[(kind, "spins", all_sites, ALONE) for kind in (lw.DMALA(0.6, PRECONDITIONER), lw.DLMC(0.3))],
     *[(kind, "rbm", rbm, ROWS)
-      for kind in (lw.DULA(0.4), lw.DMALA(0.4), lw.BlockGibbs(2), lw.GWG(3))],
+      for kind in (lw.DULA(0.4), lw.DMALA(0.4), lw.GWG(3))],
 ]  # fmt: skip
 
 
@@ -247,7 +246,7 @@ def unknown(kind: str) -> lw.EnergyModel:
 KINDS = ("lattice", "dense", "rbm", "potts", "dense potts")
 SAMPLERS = [
     *(lw.Gibbs(), lw.Gibbs(2), lw.HammingBall(2, 1, "systematic"), lw.DULA(0.5), lw.DMALA(0.5)),
-    *(lw.GWG(), lw.GWG(3), lw.LocallyBalanced(), lw.PAFS(2), lw.RandomWalk(2), lw.BlockGibbs()),
+    *(lw.GWG(), lw.GWG(3), lw.LocallyBalanced(), lw.PAFS(2), lw.RandomWalk(2)),
 ]
 UNKNOWN = [
     *itertools.product(SAMPLERS[1:3] + SAMPLERS[5:], KINDS),
