@@ -69,7 +69,7 @@ class LatticeFlipTwin(CompiledSampler):
 
 
 def starts_of(form: LatticeForm) -> NDArray[np.int64]:
-    """Where the list of each class begins, `[classes]`."""
+    """The first place of the list of each class, `[classes]`."""
     room = np.bincount(form.kind, minlength=len(form.odds)).repeat(2 * form.odds.shape[1])
     return np.cumsum(room) - room
 
