@@ -111,6 +111,11 @@ def flip_anywhere(x: Bytes, steps: int, seed: int) -> None:
             row[site] ^= np.uint8((word & np.uint64(0xFF)) < FLIP)
 
 
+def planes_of_flips() -> Words:
+    """The bits of the probability of a flip, the lowest first, as vectors."""
+    return -(FLIP >> np.arange(FIRST_PLANES) & 1).repeat(8).astype(np.uint64)
+
+
 def lattice(sampler: str, chains: int, sites: int, threads: int) -> Burst:
     """Random bits and memory traffic of a step of `sampler`, on as many threads."""
     if sampler not in ("gibbs-1", "gwg-1"):
@@ -126,7 +131,7 @@ def lattice(sampler: str, chains: int, sites: int, threads: int) -> Burst:
 def all_sites(sites: int, threads: int) -> Burst:
     """Decisions about so many sites, in rows that stay in the cache."""
     parts, rng = [], np.random.default_rng(0)
-    planes = copy_aligned(-(FLIP >> np.arange(FIRST_PLANES) & 1).repeat(8).astype(np.uint64))
+    planes = copy_aligned(planes_of_flips())
     for vectors in split(-(-sites // BITS), threads):
         rows = -(-vectors // CACHE_VECTORS)
         x = copy_aligned(np.zeros((rows, -(-vectors // rows) * BITS // 64), np.uint64))

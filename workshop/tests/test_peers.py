@@ -9,6 +9,8 @@ from torch.nn.functional import softplus
 
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
+from latticework.samplers.compiled.bits import FIRST_PLANES
+from latticework.samplers.compiled.vectors import copy_aligned
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
 from workshop.bench_contenders import CONTENDERS, _jax
@@ -200,14 +202,16 @@ def test_the_torus_is_the_lattice():
 
 
 def test_limits_decide_about_every_site_with_uniform_bits():
-    x = np.zeros((3, 5_000), np.uint8)
-    steps = 40
-    limits.flip_all(x, steps, 0)
-    once = limits.FLIP / 256
+    words, steps = np.zeros((3, 80), np.uint64), 400
+    x, planes, seeds = map(copy_aligned, (words, limits.planes_of_flips(), np.zeros(64, np.uint64)))
+    seeds[:] = np.random.default_rng(0).integers(2**63, size=len(seeds), dtype=np.uint64)
+    limits.flip_all(x, planes, seeds, steps)
+    ones = np.unpackbits(x.view(np.uint8), axis=1)
+    once = limits.FLIP / 2**FIRST_PLANES
     on = (1 - (1 - 2 * once) ** steps) / 2  # flipped an odd number of times
-    z = (x.mean(1) - on) / np.sqrt(on * (1 - on) / x.shape[1])
+    z = (ones.mean(1) - on) / np.sqrt(on * (1 - on) / ones.shape[1])
     assert np.abs(z).max() < 5
-    assert (x[0] != x[1]).any()
+    assert (ones[0] != ones[1]).any()
 
 
 def test_limits_of_single_sites_reach_all_of_them():
@@ -223,7 +227,6 @@ def test_limits_of_single_sites_reach_all_of_them():
 @pytest.mark.parametrize(("chains", "threads"), [(1, 2), (5, 2), (5, 1)])
 def test_limits_share_the_work_among_threads(sampler, chains, threads):
     assert sum(limits.split(chains, threads)) == chains
-    assert limits.grouped(chains, 9).size == 9 * chains
     limits.lattice(sampler, chains, 9, threads)(3)
 
 
