@@ -115,9 +115,9 @@ def test_philox_is_the_published_generator():
         fill_words(rows, keys[1], far, far + 100, 7, 2)
         words = reference_philox(((far // BLOCK * 8 + 13 % 8) % 2**32, 8, 2, 2), key)
         assert rows[13, 1] == words[13 // 8]
-        some = np.zeros_like(rows)
-        fill_words(some, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block
-        np.testing.assert_array_equal(some[5:8], rows[5:8])
+        part = np.zeros_like(rows)
+        fill_words(part, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block
+        np.testing.assert_array_equal(part[5:8], rows[5:8])
 
 
 def test_a_run_takes_one_key():

@@ -94,7 +94,7 @@ class RemoteWorker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, contender, threads)
-        with limited(threads, CONTENDERS[contender].environment):
+        with limit_processes(threads, CONTENDERS[contender].environment):
             self._process = context.Process(target=serve, args=arguments, daemon=True)
             self._process.start()
         theirs.close()
@@ -155,7 +155,9 @@ def cores() -> list[int]:
 
 
 @contextmanager
-def limited(threads: int, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+def limit_processes(
+    threads: int, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Processes started in the block inherit `threads` cores, pools of that size, and variables.
 
     Where the system cannot bind a process to cores (macOS), JAX and thrml use all of them.

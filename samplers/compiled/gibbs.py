@@ -25,7 +25,7 @@ from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words,
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
 from latticework.samplers.compiled.sites import BinaryForm, LatticeTable, memory_of, renew, renewals
-from latticework.samplers.compiled.tile_values import FEW
+from latticework.samplers.compiled.tile_values import MIN_VECTOR_CHAINS
 from latticework.samplers.scans import Memory
 
 TAME = 1e37  # sums of parameters, far below the largest float32
@@ -101,14 +101,14 @@ def prefers_tiles(form: Form, chains: int, steps: int) -> bool:
     What a step saves there is what it costs to load so many sites, measured.
     """
     if isinstance(form, LatticeForm):
-        return steps * (3 if chains >= FEW else 0.5) > len(form.degree)
-    # Where log-odds and fields are finite, none is counted as unknown.
+        return steps * (3 if chains >= MIN_VECTOR_CHAINS else 0.5) > len(form.degree)
+    # Tiles count no unknown draws. Small parameters have finite log-odds, so there are none.
     if isinstance(form, GraphForm):
         saved = 40 + 4 * len(form.neighbours) / len(form.offset)
         pays = chains >= 3 and steps * saved > len(form.offset)
         return pays and sum_sizes(form.slope, form.offset) < TAME
     if isinstance(form, PottsGraphForm | PottsLatticeForm):
-        pays = chains >= FEW and steps * 4 > len(form.bias)
+        pays = chains >= MIN_VECTOR_CHAINS and steps * 4 > len(form.bias)
         couplings = np.array(form.coupling, np.float32).ravel()
         return pays and sum_sizes(couplings, form.bias.ravel()) < TAME
     return False

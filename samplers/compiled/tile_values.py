@@ -18,7 +18,7 @@ from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, p
 from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.sites import LatticeTable
 
-FEW = 16  # chains, below which loops over them gain nothing from vector registers
+MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
 WIDE = 1024  # bytes of a row
 LINE = 16  # sites whose values are read and written together: float32 of a cache line
 TILED = (LatticeTable, GraphForm, PottsLatticeForm, PottsGraphForm)
@@ -93,13 +93,13 @@ def lattice_entry(form, now, width, i, v, c):
 def lattice_visit(form, now, width, i, words, at, changed, room):
     near, count, table = form.neighbours, form.degree[i], form.threshold
     kind, here = np.uint64(form.kind[i]), i * width
-    if count == 4 and width < FEW:
+    if count == 4 and width < MIN_VECTOR_CHAINS:
         a, b = np.uint64(near[i, 0]) * width, np.uint64(near[i, 1]) * width
         d, e = np.uint64(near[i, 2]) * width, np.uint64(near[i, 3]) * width
         for c in range(width):
             ones = np.uint64(now[a + c] + now[b + c] + now[d + c] + now[e + c])
             put_bit(now, here + c, words[at + c] < table[kind, ones], changed, c)
-    elif width < FEW:
+    elif width < MIN_VECTOR_CHAINS:
         for c in range(width):
             ones = np.uint64(0)
             for k in range(np.uint64(count)):

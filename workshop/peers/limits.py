@@ -113,7 +113,8 @@ def flip_anywhere(x: Bytes, steps: int, seed: int) -> None:
 
 def planes_of_flips() -> Words:
     """The bits of the probability of a flip, the lowest first, as vectors."""
-    return -(FLIP >> np.arange(FIRST_PLANES) & 1).repeat(8).astype(np.uint64)
+    threshold = FLIP << FIRST_PLANES - 8
+    return -(threshold >> np.arange(FIRST_PLANES) & 1).repeat(8).astype(np.uint64)
 
 
 def lattice(sampler: str, chains: int, sites: int, threads: int) -> Burst:
@@ -125,7 +126,7 @@ def lattice(sampler: str, chains: int, sites: int, threads: int) -> Burst:
         parts = [np.zeros((sites, n), np.uint8) for n in split(chains, threads)]
     else:
         parts = [np.zeros((n, sites), np.uint8) for n in split(chains, threads)]
-    return shared([partial(kernel, part, seed=i) for i, part in enumerate(parts)])
+    return run_on_threads([partial(kernel, part, seed=i) for i, part in enumerate(parts)])
 
 
 def all_sites(sites: int, threads: int) -> Burst:
@@ -137,10 +138,10 @@ def all_sites(sites: int, threads: int) -> Burst:
         x = copy_aligned(np.zeros((rows, -(-vectors // rows) * BITS // 64), np.uint64))
         seeds = rng.integers(2**63, size=32, dtype=np.uint64)
         parts.append(partial(flip_all, x, planes, seeds))
-    return shared(parts)
+    return run_on_threads(parts)
 
 
-def shared(parts: Sequence[Burst]) -> Burst:
+def run_on_threads(parts: Sequence[Burst]) -> Burst:
     """Bursts of all parts, each on a thread of its own."""
     if len(parts) == 1:
         return parts[0]

@@ -14,7 +14,7 @@ from workshop import bench
 from workshop import plain_reference as plain
 from workshop.bench_contenders import CONTENDERS, Eager, missing
 from workshop.bench_models import model_of, plain_model
-from workshop.bench_workers import RemoteWorker, Worker, cores, limited
+from workshop.bench_workers import RemoteWorker, Worker, cores, limit_processes
 from workshop.bench_workloads import TABLES, Workload, chosen
 
 QUIET = Console(file=io.StringIO())
@@ -124,7 +124,7 @@ def test_a_failure_in_a_worker_names_the_contender():
 def test_processes_are_bound_to_their_cores(monkeypatch):
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before = cores()
-    with limited(1):
+    with limit_processes(1):
         assert len(os.sched_getaffinity(0)) == 1
         assert os.environ["MKL_NUM_THREADS"] == os.environ["OMP_NUM_THREADS"] == "1"
     assert cores() == before
@@ -135,7 +135,7 @@ def test_a_contender_has_variables_of_its_own():
     given = CONTENDERS["avx2"].environment
     assert given.keys() == {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
     assert not given.keys() & os.environ.keys()
-    with limited(1, given):
+    with limit_processes(1, given):
         assert given.items() <= os.environ.items()
     assert not given.keys() & os.environ.keys()
 

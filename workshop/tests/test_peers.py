@@ -9,7 +9,6 @@ from torch.nn.functional import softplus
 
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
-from latticework.samplers.compiled.bits import FIRST_PLANES
 from latticework.samplers.compiled.vectors import copy_aligned
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
@@ -202,12 +201,12 @@ def test_the_torus_is_the_lattice():
 
 
 def test_limits_decide_about_every_site_with_uniform_bits():
-    words, steps = np.zeros((3, 80), np.uint64), 400
+    words, steps = np.zeros((3, 80), np.uint64), 40
     x, planes, seeds = map(copy_aligned, (words, limits.planes_of_flips(), np.zeros(64, np.uint64)))
     seeds[:] = np.random.default_rng(0).integers(2**63, size=len(seeds), dtype=np.uint64)
     limits.flip_all(x, planes, seeds, steps)
     ones = np.unpackbits(x.view(np.uint8), axis=1)
-    once = limits.FLIP / 2**FIRST_PLANES
+    once = limits.FLIP / 256
     on = (1 - (1 - 2 * once) ** steps) / 2  # flipped an odd number of times
     z = (ones.mean(1) - on) / np.sqrt(on * (1 - on) / ones.shape[1])
     assert np.abs(z).max() < 5

@@ -111,8 +111,7 @@ def hundred_beat_all(records: list[Record]) -> Finding:
 def regardless(records: list[Record], pairs: Sequence[tuple[str, str]]) -> Finding:
     """For each of `pairs`, how far the first sampler ends above the second, by model.
 
-    The models were trained by several methods, and differ in size and learning rate. Each is one
-    value.
+    The models were trained by several methods and learning rates. Each is one value.
     """
     groups = readings.records_by_sampler(records, NAMES, ["isl"])
     last, by_model = readings.last_value("isl"), {}
