@@ -52,7 +52,8 @@ class LatticeFlipTwin(CompiledSampler):
 
     def start(self, x: Tensor, form: LatticeForm) -> MembersState:
         chains, sites = x.shape
-        members = torch.empty(chains, 2 * form.odds.shape[1] * sites, dtype=torch.int32)
+        # Zeros, so that equal runs have equal states: most places of a list are free.
+        members = torch.zeros(chains, 2 * form.odds.shape[1] * sites, dtype=torch.int32)
         place = torch.empty(chains, sites, dtype=torch.int32)
         classes = torch.empty(chains, sites, dtype=torch.int8)
         sizes = torch.zeros(chains, 2 * form.odds.size, dtype=torch.int32)
