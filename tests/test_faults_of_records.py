@@ -8,6 +8,7 @@ import lzma
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import ANY
@@ -30,6 +31,7 @@ from latticework.experiments.papers.report_builder import build_report
 from latticework.experiments.papers.report_figures import draw_experiment
 from latticework.experiments.papers.run_status import ExperimentStatus, load_status
 from latticework.experiments.records.archive import DamagedError, write_archive
+from latticework.experiments.records.files import ABANDONED_AFTER, write_file
 from latticework.experiments.records.identity import DIGEST_CHARACTERS
 from latticework.experiments.records.record import (
     OPTIONAL,
@@ -247,26 +249,55 @@ def test_no_planted_link_is_followed(sampler: str, tmp_path: Path) -> None:
     assert not (folder / "error.txt").is_symlink()
 
 
-def test_figures_tables_and_bundles_replace_a_planted_link(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    writers = {
-        "own.png": lambda file: save_figure(Plot(Figure()), file),
-        "own.csv": lambda file: write_table(pd.DataFrame({"a": [1]}), file),
-        "page.png": lambda file: Picture("page", b"image", {".svg": "<svg/>"}).write(file),
-        "runs.zip": lambda file: write_archive(file, {"a/run.json": b"{}"}),
-    }
-    for name, write in writers.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        precious.write_text("kept")
-        for suffix in (".png", ".pdf", ".csv", ".md", ".tex", ".svg", ".json", ".partial"):
-            for planted in (folder / name).with_suffix(suffix), folder / f"{name}.partial":
-                planted.unlink(missing_ok=True)
-                planted.symlink_to(precious)
-        write(folder / name)
-        assert precious.read_text() == "kept"
-        assert (folder / name).is_file()
-        assert not (folder / name).is_symlink()
+WRITERS = {
+    "own.png": lambda file: save_figure(Plot(Figure()), file),
+    "own.csv": lambda file: write_table(pd.DataFrame({"a": [1]}), file),
+    "page.png": lambda file: Picture("page", b"image", {".svg": "<svg/>"}).write(file),
+    "runs.zip": lambda file: write_archive(file, {"a/run.json": b"{}"}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_figures_tables_and_bundles_replace_a_planted_link(name: str, tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / name
+    folder.mkdir()
+    precious.write_text("kept")
+    for suffix in (".png", ".pdf", ".csv", ".md", ".tex", ".svg", ".json", ".zip"):
+        planted = (folder / name).with_suffix(suffix)
+        planted.symlink_to(precious)
+    WRITERS[name](folder / name)
+    assert precious.read_text() == "kept"
+    assert (folder / name).is_file()
+    assert not (folder / name).is_symlink()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_two_processes_may_write_one_file_at_once(name: str, tmp_path: Path, monkeypatch) -> None:
+    """Another process writes the whole file just before each of ours takes its place."""
+    file, replace = tmp_path / name, Path.replace
+    write, interruptions = WRITERS[name], []
+
+    def replace_second(self: Path, target: Path) -> Path:
+        if not interruptions:
+            interruptions.append(target)
+            write(file)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_second)
+    write(file)
+    assert interruptions
+    assert file.is_file()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize(("age", "remains"), [(0.0, True), (2 * ABANDONED_AFTER, False)])
+def test_the_half_file_of_a_killed_process_is_deleted_later(age, remains, tmp_path: Path) -> None:
+    target, half = tmp_path / "own[1].csv", tmp_path / "own[1].csv.7-1.partial"
+    half.write_text("hal")
+    os.utime(half, (time.time() - age,) * 2)
+    write_file(target, "whole")
+    assert target.read_text() == "whole"
+    assert half.exists() is remains
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])

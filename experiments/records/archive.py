@@ -13,6 +13,8 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from latticework.experiments.records.files import write_file
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -35,11 +37,10 @@ def write_archive(file: Path, files: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(inner, "w") as archive:
         for name in sorted(files):
             archive.writestr(_entry(name), files[name])
-    partial = file.with_suffix(".partial")
-    partial.unlink(missing_ok=True)  # left by a killed process, or a link that another planted
-    with zipfile.ZipFile(partial, "x") as archive:
+    outer = BytesIO()
+    with zipfile.ZipFile(outer, "w") as archive:
         archive.writestr(_entry(INNER), inner.getvalue(), zipfile.ZIP_LZMA)
-    partial.replace(file)
+    write_file(file, outer.getvalue())
 
 
 def open_archive(file: Path) -> zipfile.ZipFile:

@@ -4,14 +4,18 @@ Only regular files are read, because a pipe would block for ever. JSON nested be
 refused, because code that walks it would exhaust Python's stack.
 """
 
+import glob
 import json
 import os
 import stat
+import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 MAX_DEPTH = 100  # levels of dictionaries and lists
+ABANDONED_AFTER = 3600.0  # seconds; a file is written in a few
 
 
 def read_file(path: Path | zipfile.Path) -> bytes:
@@ -28,14 +32,27 @@ def read_file(path: Path | zipfile.Path) -> bytes:
 def write_file(target: Path, content: bytes | str) -> None:
     """Write `content` to a new file that then takes the place of `target`.
 
-    So a link that another user planted is replaced, and what it leads to stays as it is.
+    Processes may write the same target at once, for example two workers of a sweep its table: each
+    writes a file of its own. A link that another user planted is replaced, and what it leads to
+    stays as it is.
     """
     data = content.encode() if isinstance(content, str) else content
-    partial = target.with_name(f"{target.name}.partial")
-    partial.unlink(missing_ok=True)
-    with partial.open("xb") as file:
-        file.write(data)
-    partial.replace(target)
+    _remove_abandoned(target)
+    partial = target.with_name(f"{target.name}.{os.getpid()}-{time.time_ns()}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Delete what killed processes left of `target`."""
+    for partial in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
+        with suppress(FileNotFoundError):  # its process may end now
+            if time.time() - partial.lstat().st_mtime > ABANDONED_AFTER:
+                partial.unlink()
 
 
 def read_json(path: Path | zipfile.Path) -> Any:

@@ -8,6 +8,7 @@ under `earlier` in its YAML. Variants of a data set count as the data set.
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from latticework.experiments.records.record import DATA_OF_VARIANT, Record
 from latticework.experiments.runs import configuration
 
 DECLARED = Path(__file__).with_name("declared.json")  # made by workshop/declared.py
+COMMENT = re.compile(r"\s*#(?! @)")
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # a run for each combination
 Overrides = tuple[str, ...]  # overrides of one run
 # The overrides of a run without its seeds, and with the data set in place of its variant.
@@ -180,10 +182,15 @@ def stored_settings() -> dict[str, Settings]:
 
 
 def settings_stamp() -> str:
-    """A hash of the files in conf/, which decide the digests of declared runs."""
+    """A hash of the settings in conf/, which decide the digests of declared runs.
+
+    A comment counts only if Hydra reads it, as `# @package`.
+    """
     marks = []
     for file in sorted(CONF.rglob("*.yaml")):
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        lines = file.read_text().splitlines()
+        settings = [line for line in lines if not COMMENT.match(line)]
+        content = hashlib.sha256("\n".join(settings).encode()).hexdigest()
         marks.append(f"{file.relative_to(CONF).as_posix()} {content}")
     return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
