@@ -1,5 +1,7 @@
 """`sample` without a sampler: candidates by structure, the best by pilots, its draws made anew."""
 
+import math
+
 import pytest
 import torch
 
@@ -100,13 +102,31 @@ def test_a_sampler_that_mixes_is_before_one_that_does_not(monkeypatch):
     assert not any(pilot.name.startswith("tempered") for pilot in choice.pilots)
 
 
-@pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.15])
+@pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.09])
 def test_a_short_pilot_is_no_doubt(monkeypatch, r_hat):
     """An R-hat that a few effective draws explain does not call for tempering."""
     numbers = dict.fromkeys(names_of(PATH), (1.0, r_hat))
     choice = choose_by_numbers(monkeypatch, numbers)
     assert len(choice.pilots) == 10
     assert not isinstance(choice.sampler, lw.Tempered)
+
+
+@pytest.mark.parametrize(("rate", "chosen"), [(0.9, False), (1.1, True)])
+def test_chains_that_may_be_stuck_compete_with_tempering(monkeypatch, rate, chosen):
+    """An R-hat of 1.15 may be that of slow chains or of stuck ones: the rates decide."""
+    numbers = dict.fromkeys(names_of(PATH), (0.5, 1.15))
+    numbers |= {"swendsen_wang": (1.0, 1.15), "tempered swendsen_wang": (rate, 1.01)}
+    choice = choose_by_numbers(monkeypatch, numbers, 100_000)
+    assert [pilot.name for pilot in choice.pilots][-1] == "tempered swendsen_wang"
+    assert isinstance(choice.sampler, lw.Tempered) == chosen
+
+
+def test_stuck_chains_are_tempered_even_if_learning_leaves_no_time_to_measure(monkeypatch):
+    numbers = dict.fromkeys(names_of(PATH), (1.0, 3.0))
+    numbers |= dict.fromkeys(("tempered swendsen_wang", "tempered gibbs_sweep"), (0.0, math.inf))
+    choice = choose_by_numbers(monkeypatch, numbers, 100_000)
+    assert isinstance(choice.sampler, lw.Tempered)
+    assert isinstance(choice.sampler.inner, lw.SwendsenWang)
 
 
 def test_tempering_that_does_not_fit_is_not_tried(monkeypatch):

@@ -7,14 +7,15 @@ python -m workshop.auto_choice --rows rows.csv    # keeps rows, and goes on wher
 On each reference target all exact samplers that support it have a pilot, with scales chosen by
 their acceptance, the best `SEMIFINALISTS` another one, and the best of them one at several
 temperatures. The best two whose chains agree, and the choices of two calls, then take turns in one
-process. Rates are of all turns together: their ESS over their seconds. All seconds are those of the
-processor, which other work does not change.
+process. Turns are as long as the best sampler needs for its chains to agree. Rates are of all turns
+together: the ESS beyond one for each chain, which stuck chains have too, over seconds. All seconds
+are those of the processor, which other work does not change.
 """
 
 import argparse
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -38,7 +39,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "long_runs.md"
 CHAINS, STEPS = 8, 1000
 SEEDS = (1, 2)  # seeds of the calls that choose
 FIRST_PILOT, SECOND_PILOT = Allowance(0.12, "seconds"), Allowance(0.3, "seconds")
-TURN, TURNS = Allowance(0.4, "seconds"), 2
+TEMPERING = Allowance(2.0, "seconds")  # of the first trial; it doubles while chains stay apart
+TURN, TURNS = Allowance(0.4, "seconds"), 2  # of the first turns; it doubles while all stay apart
+DOUBLINGS = 4
 SEMIFINALISTS = 5  # samplers with a long pilot
 HALF = 0.5  # part of the best rate that a choice should reach
 RATIOS = "choice / best, by call"
@@ -66,10 +69,13 @@ def find_best(model: EnergyModel) -> list[PilotRun]:
     runs.sort(key=lambda run: -run.rate)
     runs = [pilots.measure(run.name, run.sampler, SECOND_PILOT) for run in runs[:SEMIFINALISTS]]
     runs.sort(key=lambda run: (not run.mixes, -run.rate))
-    if not why_unsupported(Tempered(runs[0].sampler, levels=2, rounds=1), model):
-        tempered = pilots.temper(runs[0], Allowance(2.0, "seconds"))
+    for doubling in range(DOUBLINGS):
+        if why_unsupported(Tempered(runs[0].sampler, levels=2, rounds=1), model):
+            break
+        tempered = pilots.temper(runs[0], TEMPERING.part(2**doubling))
         if tempered is not None and tempered.mixes:
             runs.append(tempered)
+            break
     runs.sort(key=lambda run: (not run.mixes, -run.rate))
     return runs[:FINALISTS]
 
@@ -84,14 +90,29 @@ def choose(model: EnergyModel, seed: int) -> SamplerChoice:
 def rates_in_turns(model: EnergyModel, contenders: dict[str, Sampler]) -> dict[str, float]:
     """The ESS a second of each sampler, which take turns."""
     pilots = Pilots(model, None, CHAINS, "eager", 7)
-    ess, seconds = dict.fromkeys(contenders, 0.0), dict.fromkeys(contenders, 0.0)
-    for turn in range(1 + TURNS):
-        for name, sampler in contenders.items():
-            run = pilots.measure(name, sampler, TURN)
-            if turn and run.run is not None:  # the first tells how to space the draws
-                ess[name] += run.ess
-                seconds[name] += run.run.result.seconds
-    return {name: ess[name] / max(seconds[name], 1e-9) for name in contenders}
+    rates = {}
+    for doubling in range(DOUBLINGS + 1):
+        turn = TURN.part(2**doubling)
+        runs: dict[str, list[PilotRun]] = {name: [] for name in contenders}
+        for _ in range(1 + TURNS):
+            for name, sampler in contenders.items():
+                runs[name].append(pilots.measure(name, sampler, turn))
+        # The first turn tells how to space the draws.
+        rates = {name: rate_of_turns(turns[1:]) for name, turns in runs.items()}
+        winner = max(rates, key=lambda name: rates[name])
+        if all(run.mixes for run in runs[winner][1:]):
+            break
+    return rates
+
+
+def rate_of_turns(turns: Sequence[PilotRun]) -> float:
+    """The ESS of all turns, beyond one for each chain, over their seconds."""
+    ess = seconds = 0.0
+    for turn in turns:
+        if turn.run is not None:
+            ess += max(0.0, turn.ess - CHAINS)
+            seconds += turn.run.result.seconds
+    return ess / max(seconds, 1e-9)
 
 
 def describe_kind(sampler: Sampler) -> str:
@@ -111,7 +132,7 @@ def compare(name: str) -> dict[str, object]:
     contenders |= {repr(choice.sampler): choice.sampler for choice in choices}
     rates = rates_in_turns(model, contenders)
     winner = max(rates, key=lambda name: rates[name])
-    ratios = [rates[repr(choice.sampler)] / rates[winner] for choice in choices]
+    ratios = [rates[repr(choice.sampler)] / max(rates[winner], 1e-9) for choice in choices]
     kinds = dict.fromkeys(describe_kind(choice.sampler) for choice in choices)
     return {
         "target": f"`{name}`",

@@ -6,7 +6,7 @@ and Hyperparameter Optimization", AISTATS 2016) gives all the same part of the p
 the better half and repeats this. Candidates whose chains agree come first, by their score:
 the ESS of the worst quantity for a unit of the budget, as in a race. The others stay in the order
 of `CANDIDATES`, because the ESS of chains that stay apart says little. Where the last two disagree
-about the target, or the chains of the best stay apart, replicas at higher temperatures are tried:
+about the target, or the chains of the best may be stuck, replicas at higher temperatures are tried:
 of the best, or of the last two if the best does not mix.
 
 The choice is frozen. No draw of a pilot is part of the result.
@@ -110,7 +110,7 @@ class Contest:
         first, *behind = self._halve(candidates, allowed.part(1 - ADAPTATION_SHARE))
         apart = self._disagreement([first, *behind])
         best = first
-        if apart or not first.mixes:
+        if apart or first.is_doubtful:
             tried = [first] if first.mixes else [first, *behind]
             for pilot in tried:
                 best = self._try_tempering(pilot, best, allowed.part(1 / len(tried)), bool(apart))
@@ -190,6 +190,9 @@ class Contest:
             return best
         if pilot is None:
             return best
+        if not pilot.rate and not best.mixes:
+            # Learning left no time to measure. Stuck chains need tempering, whatever it costs.
+            return best if isinstance(best.sampler, Tempered) else pilot
         if pilot.mixes != best.mixes:
             return pilot if pilot.mixes else best
         agrees = pilot.r_hat <= largest_r_hat(self.pilots.setup.chains)

@@ -25,6 +25,8 @@ from latticework.sampling.tuning.space import with_fields
 
 ADAPTATION = AcceptanceControl(rounds=20)
 MAX_PILOT_R_HAT = 1.2  # limit above which the chains of a pilot, a short run, stay apart
+# Limit above which tempering is tried: a pilot is too short to tell slow chains from those apart.
+MAX_UNDOUBTED_R_HAT = 1.1
 TIMED_STEPS, TIMED_BLOCKS = 2, 3  # steps of a block and blocks, which give a first idea of a cost
 
 
@@ -47,6 +49,11 @@ class PilotRun:
     def mixes(self) -> bool:
         """Whether the chains do not stay apart."""
         return self.r_hat <= MAX_PILOT_R_HAT
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the chains may be stuck, so that tempering is worth a trial."""
+        return self.r_hat > MAX_UNDOUBTED_R_HAT
 
 
 class Pilots:
