@@ -34,6 +34,7 @@ QUICK = ["subset_30_5", "knapsack_8x4", "hardcore_6x6", "colourings_6x6", "poiss
 QUICK += ["crf_8x8_q3", "pmj_cubic_60", "fhmm_zeros", "two_modes_20", "select_10"]
 # They take half a minute or more, so only `make references` repeats them.
 SLOW_TO_COMPUTE = {"grids_11", "ising16_field", "rbm_digits_20", "potts3_8", "potts3_16", "sk_200"}
+SLOW_TO_COMPUTE |= {"ising16_crit", "ising16_cold"}
 
 
 def test_the_table_and_the_names():
