@@ -20,7 +20,7 @@ from torch import Generator
 import latticework as lw
 import workshop.laws.steps as step_laws
 from latticework.samplers import compiled
-from latticework.samplers.compiled import rbm, sites
+from latticework.samplers.compiled import fields, rbm
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.sampling.checking.check_case import CheckCase, counts
 from latticework.sampling.checking.suite import follow_chains
@@ -199,8 +199,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
     x = model.domain.uniform(5, Generator().manual_seed(2))
     twin, rng = find_compiled_kernel(sampler, model), Generator().manual_seed(1)
     state = twin.at(x, model)
-    memory = getattr(state, "memory", getattr(state, "fields", None))
-    memory += 0.25
+    state.fields.add_(0.25)
     assert not agrees(state, twin.at(state.x, model))
     state, _ = twin.advance(state, model, rng, 25 * DUE)
     assert agrees(state, twin.at(state.x, model))
@@ -238,7 +237,7 @@ def agrees(state, fresh) -> bool:
 
 def test_renewals_come_once_in_64_to_128_steps_a_site():
     for count in (1, 2, 12, 64, 1000):
-        mask = int(sites.renewals(count))
+        mask = int(fields.renewals(count))
         assert mask & (mask + 1) == 0  # all ones
         assert 64 * count <= mask + 1 < 128 * count
 

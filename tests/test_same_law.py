@@ -177,7 +177,7 @@ def test_many_steps_have_the_law_of_the_eager_sampler(sampler, name, steps):
     z, state = compared(sampler, name, steps)
     assert z < 5
     fresh = find_compiled_kernel(sampler, MODELS[name]).at(state.x, MODELS[name])
-    fields = {"memory"} if name == "rbm" else set(state._fields) - MEMORY - {"order", "place"}
+    fields = {"fields"} if name == "rbm" else set(state._fields) - MEMORY - {"order", "place"}
     if isinstance(sampler, lw.ACS):  # each step of a cycle weighs the moves anew
         fields -= {"law", "normaliser"}
     for field in fields & set(state._fields):  # an RBM's other values may be computed when due

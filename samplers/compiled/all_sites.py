@@ -36,19 +36,17 @@ from latticework.samplers.compiled.compiled_sampler import (
     SameObjects,
     Sums,
 )
-from latticework.samplers.compiled.fields import (
+from latticework.samplers.compiled.field_rows import fields_of, numbers_of, rows_of
+from latticework.samplers.compiled.jit import over_chains, over_chunks
+from latticework.samplers.compiled.langevin import prices
+from latticework.samplers.compiled.pairwise import (
     LISTED,
     ONE_HOT,
     PairwiseForm,
     PottsMatrix,
-    fields_of,
     graph_of,
-    numbers_of,
     pairwise,
-    rows_of,
 )
-from latticework.samplers.compiled.jit import over_chains, over_chunks
-from latticework.samplers.compiled.langevin import prices
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.langevin import DULA
 

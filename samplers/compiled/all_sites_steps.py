@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled import all_binary, all_categorical
-from latticework.samplers.compiled.fields import ONE_HOT, PAIRWISE, add_changes, gain, renew
+from latticework.samplers.compiled.fields import add_changes, bounds, gain, renew, renewals
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, primitive
 from latticework.samplers.compiled.langevin import settle
+from latticework.samplers.compiled.pairwise import ONE_HOT, PAIRWISE
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.running_sums import add_chain, record_chain
-from latticework.samplers.compiled.sites import bounds, renewals
 
 
 class StepMemory(NamedTuple):

@@ -1,141 +1,44 @@
-"""Pairwise forms as samplers read them: the fields of all sites, which follow the changes of x.
+"""Primitives of kernels over all forms: the fields of sites, and changes of single sites.
 
-Sites are binary or one-hot, and their neighbours are listed or the coupling is dense. A chain has
-a row of values (x itself, or the numbers of one-hot values) and a row of fields: the gradient of
-binary sites `[sites]`; the log-probabilities of values, values first, `[q * sites]`. Each change
-rounds the fields, so `renew` computes them from scratch in the steps that `sites.renewals` names.
-numba chooses the code of each function by the form's type.
+A chain has a row of values (x itself, or the numbers of one-hot values) and a row of fields: the
+gradient of binary sites `[sites]`; the log-probabilities of values `[q * sites]`; the hidden units
+of an RBM (`hidden_units`). Each change rounds the fields, so `renew` computes them from scratch in
+the steps that `renewals` names.
+
+Samplers that visit one site at a time keep no fields where neighbours are listed. Their rows are
+empty there, and `change` and `find_field` read the neighbours. numba chooses the code of each
+function by the form's type.
 """
 
-from typing import Any, NamedTuple
-
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from latticework.models.forms import (
-    GraphForm,
-    LatticeForm,
-    PairForm,
-    PottsGraphForm,
-    PottsLatticeForm,
-    PottsPairForm,
+from latticework.models.forms import GraphForm, PairForm, PottsPairForm
+from latticework.samplers.compiled.hidden_units import rbm_add_change, rbm_change, rbm_renew
+from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
+from latticework.samplers.compiled.pairwise import (
+    BINARY,
+    ONE_HOT,
+    LatticeCounts,
+    LatticeTable,
+    PottsLists,
 )
-from latticework.models.matmul import affine
-from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive
 from latticework.samplers.compiled.running_sums import leave
-from latticework.samplers.compiled.sites import other
+
+APART = 64  # steps a site, at least, between two renewals of the fields on average
 
 
-class LatticeCounts(NamedTuple):
-    """Binary sites of a lattice, whose fields are the numbers of their neighbours at 1."""
+@inlined
+def renewals(sites):
+    """A mask: the fields are computed from scratch in steps with `key & mask == 0`.
 
-    starts: NDArray[np.int64]  # [sites + 1], as in GraphForm
-    neighbours: NDArray[np.int32]
-    kind: NDArray[np.int32]  # [sites]
-    odds: NDArray[np.float64]  # [kinds, most neighbours + 1], as in LatticeForm
-    weights: NDArray[np.float64]  # [kinds, most neighbours + 1, values], exp(gain of a flip / 2)
-
-
-class PottsLists(NamedTuple):
-    """One-hot sites with listed neighbours: those of a graph, or of a lattice."""
-
-    starts: NDArray[np.int64]
-    neighbours: NDArray[np.int32]
-    coupling: NDArray[np.float32]  # [2 edges]
-    bias: NDArray[np.float32]  # [q, sites]
-    hubs: bool  # whether sites may have very many neighbours
-
-
-class PottsMatrix(NamedTuple):
-    """One-hot sites with a dense coupling, values first."""
-
-    coupling: NDArray[np.float32]  # [q * sites, q * sites]
-    bias: NDArray[np.float32]  # [q, sites]
-
-
-PairwiseForm = GraphForm | LatticeCounts | PairForm | PottsLists | PottsMatrix
-PAIRWISE = (GraphForm, LatticeCounts, PairForm, PottsLists, PottsMatrix)
-LISTED, ONE_HOT = (GraphForm, LatticeCounts, PottsLists), (PottsLists, PottsMatrix)
-
-
-def pairwise(form: Any) -> PairwiseForm:
-    """The form as the functions of this module read it."""
-    if isinstance(form, GraphForm | PairForm):
-        return form
-    if isinstance(form, LatticeForm):
-        with np.errstate(over="ignore"):  # entries that no site has may overflow
-            weights = np.exp(np.stack((form.odds, -form.odds), -1) / 2)
-        return LatticeCounts(*lists_of(form), form.kind, form.odds, weights)
-    bias = np.ascontiguousarray(form.bias.T)
-    if isinstance(form, PottsGraphForm):
-        return PottsLists(form.starts, form.neighbours, form.coupling, bias, True)
-    if isinstance(form, PottsLatticeForm):
-        starts, neighbours = lists_of(form)
-        coupling = np.full(len(neighbours), form.coupling, np.float32)
-        return PottsLists(starts, neighbours, coupling, bias, False)
-    assert isinstance(form, PottsPairForm)
-    sites, q = form.bias.shape
-    blocks = form.coupling.reshape(sites, q, sites, q).transpose(1, 0, 3, 2)
-    return PottsMatrix(np.ascontiguousarray(blocks).reshape(q * sites, -1), bias)
-
-
-def graph_of(form: LatticeForm) -> GraphForm:
-    """A lattice as a graph."""
-    starts, neighbours = lists_of(form)
-    rows = np.repeat(np.arange(len(form.degree)), form.degree)
-    slope = float(form.odds[0, 1] - form.odds[0, 0]) if form.odds.shape[1] > 1 else 0.0
-    offset = form.odds[form.kind, 0]
-    once = rows < neighbours
-    edges = np.stack((rows[once], neighbours[once]), -1).astype(np.int32)
-    return GraphForm(
-        starts=starts,
-        neighbours=neighbours,
-        slope=np.full(len(neighbours), slope, np.float32),
-        offset=offset,
-        order=form.colours.argsort(kind="stable").astype(np.int32),
-        classes=np.concatenate(([0], np.bincount(form.colours).cumsum())),
-        edges=edges,
-        price=np.full(len(edges), slope / 2),
-        bias=((offset + form.degree * slope / 2) / 2).astype(np.float32),
-    )
-
-
-def lists_of(form: LatticeForm | PottsLatticeForm) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The neighbours of a lattice's sites as those of a graph: starts, and neighbours."""
-    exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
-    starts = np.concatenate(([0], np.cumsum(form.degree, dtype=np.int64)))
-    return starts, form.neighbours[exists]
-
-
-def numbers_of(x: Tensor) -> Tensor:
-    """The numbers of one-hot values `[chains, sites]`; no columns if x is binary."""
-    return x.argmax(-1).int() if x.ndim == 3 else x.new_empty(len(x), 0)
-
-
-def fields_of(form: PairwiseForm, x: Tensor) -> Tensor:
-    """The fields of all chains at `x`, in double precision where sums may have very many terms."""
-    if isinstance(form, PairForm):
-        return affine(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
-    chains, values = len(x), x if x.ndim == 2 else numbers_of(x)
-    double = isinstance(form, GraphForm) or (isinstance(form, PottsLists) and form.hubs)
-    fields = x.new_empty(chains, x[0].numel(), dtype=torch.float64 if double else x.dtype)
-    over_chains(renew_all, chains, 9.0 * x.numel(), form, values.numpy(), fields.numpy())
-    return fields
-
-
-def rows_of(state: Any) -> Any:
-    """The state as arrays that share its memory, for which the values of binary sites are x."""
-    x = state.x.view(len(state.x), -1).numpy()
-    values = x if state.x.ndim == 2 else state.values.numpy()
-    return type(state)(x, values, *(part.numpy() for part in state[2:]))
-
-
-@kernel
-def renew_all(first, last, form, values, fields):
-    for c in range(first, last):
-        renew(form, values[c], fields[c])
+    Keys are random, so this takes no counter, and does not depend on how steps are divided into
+    calls. A renewal costs as much as one flip of each site, and comes once in 64 to 128 steps a
+    site.
+    """
+    mask = 1
+    while mask < APART * sites:
+        mask *= 2
+    return np.int64(mask - 1)
 
 
 def renew(form, values, fields):
@@ -158,8 +61,36 @@ def gain(form, values, fields, i, new):
     raise NotImplementedError
 
 
+def change(form, values, fields, i):
+    """The change of log pi when a binary site flips, float64. Reads neighbours that are listed."""
+    raise NotImplementedError
+
+
+def find_field(form, values, fields, i, out):
+    """Write the log-probabilities of one-hot site `i` given the rest, up to a constant, to `out`.
+
+    Reads neighbours that are listed. `out` `[q]` is float64 where they may be very many.
+    """
+    raise NotImplementedError
+
+
 def target(form, values, m):
     """The site and the new value of move `m`. A one-hot site has one for each of its values."""
+    raise NotImplementedError
+
+
+def bounds(form):
+    """The two values of a binary site, float32."""
+    raise NotImplementedError
+
+
+def count_values(form):
+    """The number of values of a one-hot site."""
+    raise NotImplementedError
+
+
+def place(form, i, v):
+    """The place of value `v` of one-hot site `i` in the fields."""
     raise NotImplementedError
 
 
@@ -173,11 +104,32 @@ def leave_value(form, total, since, first, c, i, old, new, t):
     raise NotImplementedError
 
 
+@lean
+def set_site(form, x, values, fields, i, new):
+    """Set a site's value; the fields follow, unless they are empty."""
+    old = values[i]
+    put(form, x, values, i, new)
+    if fields.shape[0]:
+        add_change(form, fields, i, old, new)
+
+
+@lean
+def change_site(form, x, values, fields, c, i, new, kept, first, t):
+    """Set site `i` of chain `c` to another value in step `t`, and keep the sums.
+
+    `kept` are the total, `since`, and the numbers of changed and of invalid ones (`running_sums`).
+    """
+    total, since, changed, _ = kept
+    changed[c] += 1
+    leave_value(form, total, since, first, c, i, values[c, i], new, t)
+    set_site(form, x[c], values[c], fields[c], i, new)
+
+
 # Binary sites with listed neighbours.
 
 
 def graph_renew(form, values, fields):
-    for i in range(values.shape[0]):
+    for i in range(fields.shape[0]):
         total = np.float64(form.offset[i])
         for k in range(form.starts[i], form.starts[i + 1]):
             total += np.float64(form.slope[k] * values[form.neighbours[k]])
@@ -194,19 +146,28 @@ def graph_gain(form, values, fields, i, new):
     return np.float32(fields[i]) * (new - values[i])
 
 
-def flip_target(form, values, m):
-    return m, np.float32(1) - values[m]
+def graph_change(form, values, fields, i):
+    odds = np.float64(form.offset[i])
+    for k in range(form.starts[i], form.starts[i + 1]):
+        odds += np.float64(form.slope[k]) * values[form.neighbours[k]]
+    return -odds if values[i] == 1 else odds
 
 
 # Binary sites of a lattice.
 
 
 def count_renew(form, values, fields):
-    for i in range(values.shape[0]):
-        count = np.float32(0)
-        for k in range(form.starts[i], form.starts[i + 1]):
-            count += values[form.neighbours[k]]
-        fields[i] = count
+    for i in range(fields.shape[0]):
+        fields[i] = ones_around(form, values, i)
+
+
+@inlined
+def ones_around(form, values, i):
+    """How many neighbours of a lattice site are at 1."""
+    count = np.float32(0)
+    for k in range(form.starts[i], form.starts[i + 1]):
+        count += values[form.neighbours[k]]
+    return count
 
 
 def count_add_change(form, fields, i, old, new):
@@ -219,7 +180,22 @@ def count_gain(form, values, fields, i, new):
     return form.odds[form.kind[i], np.int64(fields[i])] * (new - values[i])
 
 
+def count_change(form, values, fields, i):
+    odds = form.odds[form.kind[i], np.int64(ones_around(form, values, i))]
+    return -odds if values[i] == 1 else odds
+
+
+def renew_nothing(form, values, fields):
+    pass
+
+
 # Binary sites with a dense coupling.
+
+
+@lean
+def other(value, low, high):
+    """The other value of a site. low + high - value could be off by a rounding error."""
+    return np.float32(low) if value == np.float32(high) else np.float32(high)
 
 
 def pair_renew(form, values, fields):
@@ -256,16 +232,18 @@ def pair_gain(form, values, fields, i, new):
     return fields[i] * (new - values[i])
 
 
-def pair_target(form, values, m):
-    return m, other(values[m], form.low, form.high)
+def pair_change(form, values, fields, i):
+    step = other(values[i], form.low, form.high) - values[i]
+    return np.float64(fields[i] * step + form.diagonal[i] * step * step)
 
 
 # One-hot sites with listed neighbours.
 
 
 def lists_renew(form, values, fields):
-    sites = np.uint64(values.shape[0])
-    for v in range(np.uint64(form.bias.shape[0])):
+    q = np.uint64(form.bias.shape[0])
+    sites = np.uint64(fields.shape[0]) // q
+    for v in range(q):
         for i in range(sites):
             fields[v * sites + i] = form.bias[v, i]
     for i in range(sites):
@@ -282,49 +260,91 @@ def lists_add_change(form, fields, i, old, new):
         fields[gained + j] += coupling
 
 
+def lists_find_field(form, values, fields, i, out):
+    for v in range(out.shape[0]):
+        out[v] = form.bias[v, i]
+    for k in range(form.starts[i], form.starts[i + 1]):
+        out[values[form.neighbours[k]]] += form.coupling[k]
+
+
 # One-hot sites with a dense coupling.
 
 
 def matrix_renew(form, values, fields):
-    sites, total = values.shape[0], form.bias.astype(np.float64).reshape(fields.shape[0])
-    for i in range(sites):
-        row = form.coupling[values[i] * sites + i]
+    total = form.bias.astype(np.float64).reshape(fields.shape[0])
+    for i in range(values.shape[0]):
+        row = form.coupling[place(form, i, values[i])]
         for j in range(total.shape[0]):
             total[j] += row[j]
     copy(fields, total)
 
 
 def matrix_add_change(form, fields, i, old, new):
-    sites = np.uint64(form.bias.shape[1])
-    lost, gained = np.uint64(old) * sites + np.uint64(i), np.uint64(new) * sites + np.uint64(i)
+    lost, gained = np.uint64(place(form, i, old)), np.uint64(place(form, i, new))
     for j in range(np.uint64(fields.shape[0])):
         fields[j] += form.coupling[gained, j] - form.coupling[lost, j]
 
 
-# Both kinds of one-hot sites, and all kinds of sites.
+def pair_find_field(form, values, fields, i, out):
+    for v in range(out.shape[0]):
+        out[v] = fields[place(form, i, v)]
+
+
+# All one-hot sites, and all binary ones.
 
 
 def one_hot_gain(form, values, fields, i, new):
-    sites = form.bias.shape[1]
-    return np.float32(fields[new * sites + i] - fields[values[i] * sites + i])
+    return np.float32(fields[place(form, i, new)] - fields[place(form, i, values[i])])
 
 
 def one_hot_target(form, values, m):
-    q = form.bias.shape[0]
+    q = count_values(form)
     return m // q, np.int32(m % q)
 
 
 def one_hot_put(form, x, values, i, new):
-    q = form.bias.shape[0]
+    q = count_values(form)
     x[i * q + values[i]] = 0
     x[i * q + new] = 1
     values[i] = new
 
 
 def one_hot_leave(form, total, since, first, c, i, old, new, t):
-    q = form.bias.shape[0]
+    q = count_values(form)
     leave(total, since, first, c, i * q + old, np.float32(1), t)
     leave(total, since, first, c, i * q + new, np.float32(0), t)
+
+
+def values_first_count(form):
+    return form.bias.shape[0]
+
+
+def sites_first_count(form):
+    return form.bias.shape[1]
+
+
+def values_first_place(form, i, v):
+    return v * form.bias.shape[1] + i
+
+
+def sites_first_place(form, i, v):
+    return i * form.bias.shape[1] + v
+
+
+def flip_target(form, values, m):
+    return m, np.float32(1) - values[m]
+
+
+def pair_target(form, values, m):
+    return m, other(values[m], form.low, form.high)
+
+
+def zero_and_one(form):
+    return np.float32(0), np.float32(1)
+
+
+def low_and_high(form):
+    return np.float32(form.low), np.float32(form.high)
 
 
 def binary_put(form, x, values, i, new):
@@ -340,21 +360,27 @@ def add_each_change(form, fields, sites, old, new):
         add_change(form, fields, sites[f], old[f], new[f])
 
 
-RENEW = (graph_renew, count_renew, pair_renew, lists_renew, matrix_renew)
-ADD_CHANGE = (
-    graph_add_change,
-    count_add_change,
-    pair_add_change,
-    lists_add_change,
-    matrix_add_change,
-)
-primitive(renew, dict(zip(PAIRWISE, RENEW, strict=True)), makes_arrays=True)
-primitive(add_change, dict(zip(PAIRWISE, ADD_CHANGE, strict=True)))
-primitive(add_changes, dict.fromkeys(PAIRWISE, add_each_change) | {PairForm: pair_add_changes})
+FORMS = (*BINARY, *ONE_HOT)
+BINARY_RENEW = (graph_renew, count_renew, pair_renew, rbm_renew)
+ONE_HOT_RENEW = (lists_renew, matrix_renew, matrix_renew)
+RENEW = dict(zip(FORMS, (*BINARY_RENEW, *ONE_HOT_RENEW), strict=True))
+primitive(renew, RENEW | {LatticeTable: renew_nothing}, makes_arrays=True)
+BINARY_ADD = (graph_add_change, count_add_change, pair_add_change, rbm_add_change)
+ONE_HOT_ADD = (lists_add_change, matrix_add_change, matrix_add_change)
+primitive(add_change, dict(zip(FORMS, (*BINARY_ADD, *ONE_HOT_ADD), strict=True)))
+primitive(add_changes, dict.fromkeys(FORMS, add_each_change) | {PairForm: pair_add_changes})
 GAIN = {GraphForm: graph_gain, LatticeCounts: count_gain, PairForm: pair_gain}
-primitive(gain, dict.fromkeys(PAIRWISE, one_hot_gain) | GAIN)
-TARGET = dict.fromkeys(PAIRWISE, flip_target) | {PairForm: pair_target}
+primitive(gain, GAIN | dict.fromkeys(ONE_HOT, one_hot_gain))
+CHANGE = (graph_change, count_change, pair_change, rbm_change)
+primitive(change, dict(zip(BINARY, CHANGE, strict=True)), makes_arrays=True)
+primitive(find_field, {PottsLists: lists_find_field, PottsPairForm: pair_find_field})
+TARGET = dict.fromkeys(BINARY, flip_target) | {PairForm: pair_target}
 primitive(target, TARGET | dict.fromkeys(ONE_HOT, one_hot_target))
-primitive(put, dict.fromkeys(PAIRWISE, binary_put) | dict.fromkeys(ONE_HOT, one_hot_put))
-LEAVE = dict.fromkeys(PAIRWISE, binary_leave) | dict.fromkeys(ONE_HOT, one_hot_leave)
+primitive(bounds, dict.fromkeys(BINARY, zero_and_one) | {PairForm: low_and_high})
+COUNT = dict.fromkeys(ONE_HOT, values_first_count) | {PottsPairForm: sites_first_count}
+primitive(count_values, COUNT)
+PLACE = dict.fromkeys(ONE_HOT, values_first_place) | {PottsPairForm: sites_first_place}
+primitive(place, PLACE)
+primitive(put, dict.fromkeys(BINARY, binary_put) | dict.fromkeys(ONE_HOT, one_hot_put))
+LEAVE = dict.fromkeys(BINARY, binary_leave) | dict.fromkeys(ONE_HOT, one_hot_leave)
 primitive(leave_value, LEAVE)

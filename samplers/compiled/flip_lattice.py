@@ -25,10 +25,11 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
+from latticework.samplers.compiled.fields import ones_around
 from latticework.samplers.compiled.jit import SHORT, copy, inlined, kernel, over_chains
+from latticework.samplers.compiled.pairwise import list_neighbours
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
-from latticework.samplers.compiled.sites import ones_around
 
 MOST_CLASSES = 64  # classes of sites; a step looks at all of them
 LEAST, MOST = 1e-200, 1e200
@@ -58,7 +59,8 @@ class LatticeFlipTwin(CompiledSampler):
         classes = torch.empty(chains, sites, dtype=torch.int8)
         sizes = torch.zeros(chains, 2 * form.odds.size, dtype=torch.int32)
         state = MembersState(x, members, place, classes, sizes)
-        over_chains(list_members, chains, 20.0 * x.numel(), form, starts_of(form), arrays_of(state))
+        args = list_neighbours(form), starts_of(form), arrays_of(state)
+        over_chains(list_members, chains, 20.0 * x.numel(), *args)
         return state
 
     def run(self, state: MembersState, form: LatticeForm, keys: Keys, sums: Sums) -> MembersState:
@@ -82,7 +84,7 @@ def list_members(first, last, form, starts, state):
     for c in range(first, last):
         for i in range(x.shape[1]):
             value = np.int64(form.kind[i]) * 2 + np.int64(x[c, i])
-            k = value * counts + ones_around(form, x, c, i)
+            k = value * counts + np.int64(ones_around(form, x[c], i))
             classes[c, i], place[c, i] = k, sizes[c, k]
             members[c, starts[k] + sizes[c, k]] = i
             sizes[c, k] += 1

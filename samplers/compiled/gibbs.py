@@ -1,4 +1,4 @@
-"""Gibbs-1 on any form, and the twin of `samplers.gibbs.Gibbs` on binary sites."""
+"""Gibbs-1 on any form: the twin of `samplers.gibbs.Gibbs`."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,22 +9,29 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, GraphForm, LatticeForm, PottsGraphForm, PottsLatticeForm
+from latticework.models.forms import Form, GraphForm, LatticeForm
 from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     SameObjects,
     Sums,
     form_of,
 )
+from latticework.samplers.compiled.field_rows import dense_fields_of, numbers_of
+from latticework.samplers.compiled.fields import renew, renewals
 from latticework.samplers.compiled.gibbs_sites import prepare, resample_site, room_of
 from latticework.samplers.compiled.gibbs_tiles import resample_tiles
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, reordered
 from latticework.samplers.compiled.packed_chains import LANES
+from latticework.samplers.compiled.pairwise import (
+    LatticeTable,
+    PottsLists,
+    SitesForm,
+    list_neighbours,
+)
 from latticework.samplers.compiled.philox import thresholds
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks, start_scan
-from latticework.samplers.compiled.sites import BinaryForm, LatticeTable, memory_of, renew, renewals
 from latticework.samplers.compiled.tile_values import MIN_VECTOR_CHAINS
 from latticework.samplers.scans import Memory
 
@@ -32,8 +39,9 @@ TAME = 1e37  # sums of parameters, far below the largest float32
 
 
 class SitesState(NamedTuple):
-    x: Tensor  # [chains, sites]
-    memory: Tensor  # [chains, ...], of the form (`compiled.sites`)
+    x: Tensor  # [chains, sites] or [chains, sites, q]
+    values: Tensor  # [chains, sites], the numbers of one-hot values; else empty
+    fields: Tensor  # [chains, ...], of dense forms (`compiled.fields`)
     scan: Memory
 
 
@@ -41,15 +49,15 @@ class SitesState(NamedTuple):
 class SitesTwin(CompiledSampler):
     """A twin that changes the sites of one block a step, with `sites` and `scan` of its sampler."""
 
-    def start(self, x: Tensor, form: BinaryForm) -> SitesState:
+    def start(self, x: Tensor, form: Form) -> SitesState:
         scan = start_scan(self.sampler.scan, self.sampler.sites, x.shape[1])
-        return SitesState(x, memory_of(form, x), scan)
+        return SitesState(x, numbers_of(x), dense_fields_of(form, x), scan)
 
     def draw_keys(self, state: SitesState, steps: int, rng: Generator) -> RunSteps:
         return next_steps(state.scan[0], steps, rng)
 
     def refresh(self, state: SitesState, model: EnergyModel) -> SitesState:
-        return state._replace(memory=memory_of(form_of(model), state.x))
+        return state._replace(fields=dense_fields_of(form_of(model), state.x))
 
     def relocate(self, x: Tensor, state: SitesState, model: EnergyModel) -> SitesState:
         return self.at(x, model)._replace(scan=state.scan)
@@ -57,35 +65,32 @@ class SitesTwin(CompiledSampler):
 
 @dataclass(frozen=True)
 class GibbsTwin(SitesTwin):
-    def run(self, state: SitesState, form: BinaryForm, run: RunSteps, sums: Sums) -> SitesState:
-        x, memory = state.x.numpy(), state.memory.numpy()
-        sites = next_blocks(self.sampler.scan, state.scan, 1, x.shape[1], run)[:, 0].copy()
-        resample_sites(form, x, x, memory, run, sites, sums)
+    def run(self, state: SitesState, form: Form, run: RunSteps, sums: Sums) -> SitesState:
+        x, values, fields = site_rows(state)
+        (chains, size), dim = x.shape, values.shape[1]
+        sites = next_blocks(self.sampler.scan, state.scan, 1, dim, run)[:, 0].copy()
+        work = chains * run.steps * (5.0 + 5.0 * (size // dim) + fields.shape[1])
+        fewest = SHORT if isinstance(form, LatticeForm) else 1
+        read: LatticeTable | SitesForm = (
+            table_of(SameObjects((form,)))
+            if isinstance(form, LatticeForm)
+            else list_neighbours(form)
+        )
+        if prefers_tiles(read, chains, run.steps):
+            fewest = LANES if isinstance(form, GraphForm) else SHORT
+            args: tuple[Any, ...] = read, x, values, run, sites, sums
+            over_chains(resample_tiles, chains, work, *args, fewest=fewest)
+        else:
+            args = read, x, values, fields, run, sites, sums
+            over_chains(gibbs, chains, work, *args, fewest=fewest)
+        sums.accept[:] += run.steps
         return state
 
 
-def resample_sites(
-    form: Form,
-    x: NDArray[np.float32],
-    values: NDArray[Any],
-    memory: NDArray[np.float32],
-    run: RunSteps,
-    sites: NDArray[np.int32],
-    sums: Sums,
-) -> None:
-    """Resample `sites[t]` in step t. Overwrites the states, and adds to `sums`."""
-    chains, q = len(x), x.shape[1] // values.shape[1]
-    work = chains * run.steps * (5.0 + 5.0 * q + memory.shape[1])
-    fewest = SHORT if isinstance(form, LatticeForm) else 1
-    visited = table_of(SameObjects((form,))) if isinstance(form, LatticeForm) else form
-    if prefers_tiles(form, chains, run.steps):
-        fewest = LANES if isinstance(form, GraphForm) else SHORT
-        args: tuple[Any, ...] = visited, x, values, run, sites, sums
-        over_chains(resample_tiles, chains, work, *args, fewest=fewest)
-    else:
-        args = visited, x, values, memory, run, sites, sums
-        over_chains(gibbs, chains, work, *args, fewest=fewest)
-    sums.accept[:] += run.steps
+def site_rows(state: SitesState) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float32]]:
+    """The states, values and fields as rows of chains; the values of binary sites are x."""
+    x = state.x.view(len(state.x), -1).numpy()
+    return x, x if state.x.ndim == 2 else state.values.numpy(), state.fields.numpy()
 
 
 @lru_cache(maxsize=8)
@@ -95,22 +100,21 @@ def table_of(form: SameObjects) -> LatticeTable:
     return LatticeTable(lattice.neighbours, lattice.degree, lattice.kind, threshold)
 
 
-def prefers_tiles(form: Form, chains: int, steps: int) -> bool:
+def prefers_tiles(form: LatticeTable | SitesForm, chains: int, steps: int) -> bool:
     """Whether these steps take less time by `gibbs_tiles`, which gives the same numbers.
 
     What a step saves there is what it costs to load so many sites, measured.
     """
-    if isinstance(form, LatticeForm):
+    if isinstance(form, LatticeTable):
         return steps * (3 if chains >= MIN_VECTOR_CHAINS else 0.5) > len(form.degree)
     # Tiles count no unknown draws. Small parameters have finite log-odds, so there are none.
     if isinstance(form, GraphForm):
         saved = 40 + 4 * len(form.neighbours) / len(form.offset)
         pays = chains >= 3 and steps * saved > len(form.offset)
         return pays and sum_sizes(form.slope, form.offset) < TAME
-    if isinstance(form, PottsGraphForm | PottsLatticeForm):
-        pays = chains >= MIN_VECTOR_CHAINS and steps * 4 > len(form.bias)
-        couplings = np.array(form.coupling, np.float32).ravel()
-        return pays and sum_sizes(couplings, form.bias.ravel()) < TAME
+    if isinstance(form, PottsLists):
+        pays = chains >= MIN_VECTOR_CHAINS and steps * 4 > form.bias.shape[1]
+        return pays and sum_sizes(form.coupling, form.bias.ravel()) < TAME
     return False
 
 
@@ -125,7 +129,7 @@ def sum_sizes(slope, offset):
 
 
 @kernel
-def gibbs(first, last, form, x, values, memory, run, sites, sums):
+def gibbs(first, last, form, x, values, fields, run, sites, sums):
     """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
     steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
     words = np.empty((BLOCK, last - first), np.uint32)
@@ -139,11 +143,11 @@ def gibbs(first, last, form, x, values, memory, run, sites, sums):
             fill_words(words, run.key, step, run.first + steps, first, 0)
         if step & mask == mask:
             for c in range(first, last):
-                renew(form, values, memory, c)
+                renew(form, values[c], fields[c])
         prepare(form, i, room)
         for c in range(first, last):
             resample_site(
-                form, x, values, memory, c, i, words[now, c - first], room, kept, first, t
+                form, x, values, fields, c, i, words[now, c - first], room, kept, first, t
             )
         if traced:
             record(sums, first, last, x, t, steps)

@@ -1,7 +1,7 @@
 """Gibbs-X and the Hamming ball sampler: the twins of `samplers.gibbs` and `samplers.hamming`.
 
 Given the other sites, a block follows a small model of its own. Its patterns are listed depth
-first. Each is one flip away from its parent, whose memory stays in a row of its own: nothing is
+first. Each is one flip away from its parent, whose fields stay in a row of their own: nothing is
 undone, so nothing drifts. The chain itself makes only the flips to the pattern that is drawn.
 """
 
@@ -17,22 +17,21 @@ from latticework.models.forms import PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import Sums
 from latticework.samplers.compiled.draws import draw
-from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
-from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
-from latticework.samplers.compiled.running_sums import finish, fresh, leave, record
-from latticework.samplers.compiled.scans import next_blocks
-from latticework.samplers.compiled.sites import (
-    BINARY,
-    BinaryForm,
+from latticework.samplers.compiled.fields import (
     change,
-    exact_change,
-    flip,
-    other,
+    change_site,
     renew,
     renewals,
+    target,
 )
+from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
+from latticework.samplers.compiled.hidden_units import exact_change
+from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
+from latticework.samplers.compiled.pairwise import BINARY, SitesForm, list_neighbours
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
+from latticework.samplers.compiled.running_sums import finish, fresh, record
+from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.hamming import HammingBall
 
 GROUP = 256  # factors that are multiplied before a logarithm is taken
@@ -68,19 +67,20 @@ def ball(sites: int, radius: int) -> Ball:
 class BlockTwin(SitesTwin):
     """Gibbs-X, and the Hamming ball sampler around a centre that is drawn first."""
 
-    def run(self, state: SitesState, form: BinaryForm, run: RunSteps, sums: Sums) -> SitesState:
-        x, memory, sampler = state.x.numpy(), state.memory.numpy(), self.sampler
+    def run(self, state: SitesState, form: SitesForm, run: RunSteps, sums: Sums) -> SitesState:
+        x, fields, sampler = state.x.numpy(), state.fields.numpy(), self.sampler
         blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], run)
         centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
         sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
-        work = len(x) * run.steps * len(sets.site) * (10.0 + memory.shape[1])
-        over_chains(resample, len(x), work, form, x, memory, sets, centred, run, blocks, sums)
+        work = len(x) * run.steps * len(sets.site) * (10.0 + fields.shape[1])
+        args = list_neighbours(form), x, fields, sets, centred, run, blocks, sums
+        over_chains(resample, len(x), work, *args)
         sums.accept[:] += run.steps
         return state
 
 
 @kernel
-def resample(first, last, form, x, memory, ball, centred, run, blocks, sums):
+def resample(first, last, form, x, fields, ball, centred, run, blocks, sums):
     """Resample `blocks[t]` of each chain in step t."""
     (steps, sites), sets = blocks.shape, len(ball.site)
     site, parent, size, inner = ball.site, ball.parent, ball.size, ball.inner
@@ -88,58 +88,58 @@ def resample(first, last, form, x, memory, ball, centred, run, blocks, sums):
     centres = np.zeros_like(words)
     # Row r: the block after r flips from the centre.
     step = np.empty((size.max() + 1, sites), np.float32)
-    own = np.empty((size.max() + 1, width(form, memory, sites)), np.float32)
+    own = np.empty((size.max() + 1, width(form, fields, sites)), np.float32)
     log_probs, weights = np.zeros(sets), np.empty(sets, np.float32)
     flipped = np.empty(sites, np.bool_)
-    total, changed, invalid = sums.total, sums.changed, sums.invalid
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
+    kept = sums.total, since, sums.changed, sums.invalid
     for t in range(steps):
         number = run.first + t
-        block, now = blocks[t], number % BLOCK
+        block, row = blocks[t], number % BLOCK
         bias, coupling = read_block(form, block)
-        if t == 0 or now == 0:
+        if t == 0 or row == 0:
             fill_words(words, run.key, number, run.first + steps, first, 0)
             if centred:
                 fill_words(centres, run.key, number, run.first + steps, first, 1)
         for c in range(first, last):
+            now = x[c]
             if number & mask == mask:
-                renew(form, x, memory, c)
+                renew(form, now, fields[c])
             for k in range(sites):
-                step[0, k] = pace(form, x[c, block[k]])
+                i, new = target(form, now, block[k])
+                step[0, k] = new - now[i]
                 flipped[k] = False
-            look(form, x, memory, c, block, own)
+            look(form, now, fields[c], block, own)
             log_probs[0] = 0.0
             if centred:
-                s = np.int64(unit(centres[now, c - first]) * sets)
+                s = np.int64(unit(centres[row, c - first]) * sets)
                 while s > 0:
                     flipped[site[s]] = True
                     log_probs[0] += gain(form, bias, coupling, step, own, 0, site[s])
                     turn(form, coupling, step, own, 0, 0, site[s])
                     s = parent[s]
             for s in range(1, sets):
-                k, row = site[s], size[s] - 1
-                log_probs[s] = log_probs[parent[s]] + gain(form, bias, coupling, step, own, row, k)
+                k, at = site[s], size[s] - 1
+                log_probs[s] = log_probs[parent[s]] + gain(form, bias, coupling, step, own, at, k)
                 if inner[s]:
-                    turn(form, coupling, step, own, row, row + 1, k)
-            s, unknown = draw(log_probs, weights, unit(words[now, c - first]))
+                    turn(form, coupling, step, own, at, at + 1, k)
+            s, unknown = draw(log_probs, weights, unit(words[row, c - first]))
             if s < 0 or unknown:
-                invalid[c] += 1
+                sums.invalid[c] += 1
             if s >= 0:
                 while s > 0:
                     flipped[site[s]] ^= True
                     s = parent[s]
                 for k in range(sites):
                     if flipped[k]:
-                        i = block[k]
-                        changed[c] += 1
-                        leave(total, since, first, c, i, x[c, i], t)
-                        flip(form, x, memory, c, i)
+                        i, new = target(form, now, block[k])
+                        change_site(form, x, x, fields, c, i, new, kept, first, t)
         record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
 
 
 # The model inside a block. `step` `[rows, sites]` is what a flip would add to each site, and
-# `own` `[rows, width]` is the memory: the gain of each flip of a pairwise model; inputs,
+# `own` `[rows, width]` are the fields there: the gain of each flip of a pairwise model; inputs,
 # sigmoid(inputs) and sigmoid(-inputs) of an RBM's hidden units.
 
 
@@ -148,17 +148,12 @@ def read_block(form, block):
     raise NotImplementedError
 
 
-def width(form, memory, sites):
+def width(form, fields, sites):
     raise NotImplementedError
 
 
-def pace(form, value):
-    """The change of this value by a flip."""
-    raise NotImplementedError
-
-
-def look(form, x, memory, c, block, own):
-    """Write the memory of chain `c` to row 0."""
+def look(form, now, fields, block, own):
+    """Write the fields of a chain to row 0."""
     raise NotImplementedError
 
 
@@ -175,18 +170,7 @@ def turn(form, coupling, step, own, row, to, k):
 # Pairwise models. Coupling: what two flips gain together beyond their own gains, over both steps.
 
 
-def lattice_inside(form, block):
-    coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
-    for k, i in enumerate(block):
-        for edge in range(form.degree[i]):
-            for m in range(block.shape[0]):
-                if form.neighbours[i, edge] == block[m]:
-                    slope = form.odds[form.kind[i], 1] - form.odds[form.kind[i], 0]
-                    coupling[0, k, m] += np.float32(slope)
-    return np.empty(0, np.float32), coupling
-
-
-def graph_inside(form, block):
+def listed_inside(form, block):
     coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
     for k, i in enumerate(block):
         for edge in range(form.starts[i], form.starts[i + 1]):
@@ -204,9 +188,9 @@ def pair_inside(form, block):
     return np.empty(0, np.float32), coupling
 
 
-def pair_look(form, x, memory, c, block, own):
+def pair_look(form, now, fields, block, own):
     for k in range(block.shape[0]):
-        own[0, k] = np.float32(change(form, x, memory, c, block[k]))
+        own[0, k] = np.float32(change(form, now, fields, block[k]))
 
 
 def pair_gain(form, bias, coupling, step, own, row, k):
@@ -239,8 +223,8 @@ def rbm_inside(form, block):
     return form.visible_bias[block], coupling
 
 
-def rbm_look(form, x, memory, c, block, own):
-    copy(own[0], memory[c])
+def rbm_look(form, now, fields, block, own):
+    copy(own[0], fields)
 
 
 @reordered
@@ -286,26 +270,17 @@ def rbm_turn(form, coupling, step, own, row, to, k):
 # The choice by type.
 
 
-def width_of_pairs(form, memory, sites):
+def width_of_pairs(form, fields, sites):
     return sites
 
 
-def width_of_rbm(form, memory, sites):
-    return memory.shape[1]
+def width_of_rbm(form, fields, sites):
+    return fields.shape[1]
 
 
-def pace_of_bit(form, value):
-    return np.float32(1) - np.float32(2) * value
-
-
-def pace_of_pair(form, value):
-    return other(value, form.low, form.high) - value
-
-
-INSIDE = (lattice_inside, graph_inside, pair_inside, rbm_inside)
-primitive(read_block, dict(zip(BINARY, INSIDE, strict=True)), makes_arrays=True)
+INSIDE = dict.fromkeys(BINARY, listed_inside) | {PairForm: pair_inside, RBMForm: rbm_inside}
+primitive(read_block, INSIDE, makes_arrays=True)
 primitive(width, dict.fromkeys(BINARY, width_of_pairs) | {RBMForm: width_of_rbm})
-primitive(pace, dict.fromkeys(BINARY, pace_of_bit) | {PairForm: pace_of_pair})
 primitive(look, dict.fromkeys(BINARY, pair_look) | {RBMForm: rbm_look}, makes_arrays=True)
 primitive(gain, dict.fromkeys(BINARY, pair_gain) | {RBMForm: rbm_gain})
 primitive(turn, dict.fromkeys(BINARY, pair_turn) | {RBMForm: rbm_turn})

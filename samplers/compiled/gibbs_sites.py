@@ -9,33 +9,25 @@ import math
 
 import numpy as np
 
-from latticework.models.forms import (
-    IMPOSSIBLE,
-    GraphForm,
-    PairForm,
-    PottsGraphForm,
-    RBMForm,
-)
+from latticework.models.forms import IMPOSSIBLE, GraphForm, PairForm, PottsPairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
-from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.potts import POTTS, field, move, set_value
-from latticework.samplers.compiled.running_sums import leave
-from latticework.samplers.compiled.sites import (
-    LatticeTable,
+from latticework.samplers.compiled.fields import (
     bounds,
     change,
-    exponentials,
-    flip,
-    shift,
-    softplus_change,
+    change_site,
+    count_values,
+    find_field,
 )
+from latticework.samplers.compiled.hidden_units import exponentials, softplus_change
+from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
+from latticework.samplers.compiled.packed_chains import MANY
+from latticework.samplers.compiled.pairwise import LatticeTable, PottsLists
+from latticework.samplers.compiled.philox import unit
+from latticework.samplers.compiled.running_sums import leave
 
-MANY = 128  # neighbours of a site, which are added in single precision at most
-
-
-VISITED = (LatticeTable, GraphForm, PairForm, RBMForm)
+BINARY = (LatticeTable, GraphForm, PairForm, RBMForm)
+ONE_HOT = (PottsLists, PottsPairForm)
 
 
 def room_of(form):
@@ -48,12 +40,8 @@ def prepare(form, i, room):
     raise NotImplementedError
 
 
-def resample_site(form, x, values, memory, c, i, word, room, kept, first, t):
-    """Draw site `i` of chain `c` in step `t`, and keep the sums.
-
-    `kept` are the total, `since`, and the numbers of changed and of invalid ones
-    (`running_sums`).
-    """
+def resample_site(form, x, values, fields, c, i, word, room, kept, first, t):
+    """Draw site `i` of chain `c` in step `t`, and keep the sums (`change_site`)."""
     raise NotImplementedError
 
 
@@ -68,7 +56,7 @@ def prepare_nothing(form, i, room):
     pass
 
 
-def lattice_resample(form, x, values, memory, c, i, word, room, kept, first, t):
+def lattice_resample(form, x, values, fields, c, i, word, room, kept, first, t):
     total, since, changed, _ = kept
     near, count = form.neighbours, form.degree[i]
     if count == 4:  # a loop of unknown length takes longer
@@ -87,16 +75,13 @@ def lattice_resample(form, x, values, memory, c, i, word, room, kept, first, t):
 # Graphs.
 
 
-def graph_resample(form, x, values, memory, c, i, word, room, kept, first, t):
-    total, since, changed, invalid = kept
-    odds, old = graph_log_odds(form, x, c, i), x[c, i]
+def graph_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+    odds = graph_log_odds(form, x, c, i)
     new = np.float32(draw_bit(word, odds))
     if np.isnan(odds):
-        invalid[c] += 1
-    elif new != old:
-        changed[c] += 1
-        leave(total, since, first, c, i, old, t)
-        x[c, i] = new
+        kept[3][c] += 1
+    elif new != x[c, i]:
+        change_site(form, x, x, fields, c, i, new, kept, first, t)
 
 
 @inlined
@@ -134,20 +119,18 @@ def add_slopes(form, x, c, start, stop, base):
 # Dense pairs.
 
 
-def pair_resample(form, x, values, memory, c, i, word, room, kept, first, t):
-    total, since, changed, invalid = kept
+def pair_resample(form, x, values, fields, c, i, word, room, kept, first, t):
     (low, high), old = bounds(form), x[c, i]
-    gain = change(form, x, memory, c, i)
+    gain = change(form, x[c], fields[c], i)
     p = 1.0 / (1.0 + math.exp(gain if old == high else -gain))
+    new = high if unit(word) < p else low
     if np.isnan(p):
-        invalid[c] += 1
-    elif (high if unit(word) < p else low) != old:
-        changed[c] += 1
-        leave(total, since, first, c, i, old, t)
-        flip(form, x, memory, c, i)
+        kept[3][c] += 1
+    elif new != old:
+        change_site(form, x, x, fields, c, i, new, kept, first, t)
 
 
-# RBMs. The change of the softplus sum is the logarithm of a product (`compiled.sites`), whose
+# RBMs. The change of the softplus sum is the logarithm of a product (`hidden_units`), whose
 # exponentials of a row of W all chains share.
 
 
@@ -161,83 +144,74 @@ def rbm_prepare(form, i, room):
     exponentials(form.weight[i], np.float32(-1), room[1])
 
 
-def rbm_resample(form, x, values, memory, c, i, word, room, kept, first, t):
-    total, since, changed, invalid = kept
-    old, own, row = x[c, i], memory[c], form.weight[i]
+def rbm_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+    old = x[c, i]
     sign = np.float32(1) - np.float32(2) * old
-    gain = softplus_change(own, room[np.int64(old)], row, sign)
+    gain = softplus_change(fields[c], room[np.int64(old)], form.weight[i], sign)
     p = 1.0 / (1.0 + math.exp(-(form.visible_bias[i] + sign * gain)))
+    new = np.float32(unit(word) < p)
     if np.isnan(p):
-        invalid[c] += 1
-    elif np.float32(unit(word) < p) != old:
-        changed[c] += 1
-        leave(total, since, first, c, i, old, t)
-        x[c, i] += sign
-        shift(own, row, sign)
+        kept[3][c] += 1
+    elif new != old:
+        change_site(form, x, x, fields, c, i, new, kept, first, t)
 
 
 # Potts models.
 
 
 def potts_room(form):
-    q = form.bias.shape[1]
+    q = count_values(form)
     return np.empty(q), np.empty(q, np.float32), np.empty(q + 1)
 
 
-def potts_resample(form, x, values, memory, c, i, word, room, kept, first, t):
-    total, since, changed, invalid = kept
-    fields, single, passed = room
-    q, old = fields.shape[0], values[c, i]
-    find_site_fields(form, values, memory, c, i, fields, single)
+def potts_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+    logits, single, passed = room
+    q = logits.shape[0]
+    find_logits(form, values[c], fields[c], i, logits, single)
     top, unknown = -np.inf, False
     for v in range(q):
-        unknown |= np.isnan(fields[v])
-        top = fields[v] if fields[v] > top else top
+        unknown |= np.isnan(logits[v])
+        top = logits[v] if logits[v] > top else top
     passed[0] = 0.0
     for v in range(q):
-        weight = exp32(np.float32(fields[v] - top))
+        weight = exp32(np.float32(logits[v] - top))
         passed[v + 1] = passed[v]
-        passed[v + 1] += np.float64(weight if fields[v] > IMPOSSIBLE else np.float32(0))
+        passed[v + 1] += np.float64(weight if logits[v] > IMPOSSIBLE else np.float32(0))
     level, new = unit(word) * passed[q], 0
     for v in range(1, q):
         new += passed[v] <= level
     drawn = passed[q] > 0 and not np.isinf(top)
     if unknown or np.isinf(top):
-        invalid[c] += 1
-    if drawn and new != old:
-        set_value(x, values, total, changed, since, first, c, i, new, q, t)
-        move(form, memory, c, i, old, new)
+        kept[3][c] += 1
+    if drawn and new != values[c, i]:
+        change_site(form, x, values, fields, c, i, new, kept, first, t)
 
 
-def find_site_fields(form, values, memory, c, i, fields, single):
+def find_logits(form, values, fields, i, logits, single):
     """The log-probabilities of site `i` given the rest, up to a constant. `single` is room."""
     raise NotImplementedError
 
 
-def find_few_fields(form, values, memory, c, i, fields, single):
-    """In single precision: few terms are added."""
-    field(form, values, memory, c, i, single)
-    copy(fields, single)
+def dense_find_logits(form, values, fields, i, logits, single):
+    find_field(form, values, fields, i, logits)
 
 
-def find_graph_fields(form, values, memory, c, i, fields, single):
+def lists_find_logits(form, values, fields, i, logits, single):
     """In single precision, unless the site is a hub."""
     if form.starts[i + 1] - form.starts[i] > MANY:
-        field(form, values, memory, c, i, fields)
+        find_field(form, values, fields, i, logits)
     else:
-        field(form, values, memory, c, i, single)
-        copy(fields, single)
+        find_field(form, values, fields, i, single)
+        copy(logits, single)
 
 
-ROOM = dict.fromkeys(VISITED, no_room) | {RBMForm: rbm_room} | dict.fromkeys(POTTS, potts_room)
+ROOM = dict.fromkeys(BINARY, no_room) | {RBMForm: rbm_room} | dict.fromkeys(ONE_HOT, potts_room)
 primitive(room_of, ROOM, makes_arrays=True)
-PREPARE = dict.fromkeys((*VISITED, *POTTS), prepare_nothing) | {RBMForm: rbm_prepare}
+PREPARE = dict.fromkeys((*BINARY, *ONE_HOT), prepare_nothing) | {RBMForm: rbm_prepare}
 primitive(prepare, PREPARE)
-primitive(
-    find_site_fields, dict.fromkeys(POTTS, find_few_fields) | {PottsGraphForm: find_graph_fields}
-)
+primitive(find_logits, {PottsLists: lists_find_logits, PottsPairForm: dense_find_logits})
 RESAMPLE = (lattice_resample, graph_resample, pair_resample, rbm_resample)
 primitive(
     resample_site,
-    dict(zip(VISITED, RESAMPLE, strict=True)) | dict.fromkeys(POTTS, potts_resample),
+    dict(zip(BINARY, RESAMPLE, strict=True)) | dict.fromkeys(ONE_HOT, potts_resample),
 )

@@ -21,17 +21,8 @@ from torch import Tensor
 from latticework.models.forms import GraphForm, PairForm
 from latticework.samplers.compiled.arithmetic import exp32, largest_number32, wide_exp
 from latticework.samplers.compiled.draws import sum_blocks, sum_of
-from latticework.samplers.compiled.fields import (
-    LISTED,
-    PAIRWISE,
-    LatticeCounts,
-    PottsLists,
-    PottsMatrix,
-    add_changes,
-    fields_of,
-    numbers_of,
-    rows_of,
-)
+from latticework.samplers.compiled.field_rows import fields_of, numbers_of, rows_of
+from latticework.samplers.compiled.fields import add_changes
 from latticework.samplers.compiled.jit import (
     copy,
     inlined,
@@ -40,6 +31,13 @@ from latticework.samplers.compiled.jit import (
     over_chains,
     primitive,
     reordered,
+)
+from latticework.samplers.compiled.pairwise import (
+    LISTED,
+    PAIRWISE,
+    LatticeCounts,
+    PottsLists,
+    PottsMatrix,
 )
 
 GROUP = 16  # moves of a block where the coupling is dense

@@ -15,15 +15,8 @@ from torch import Tensor
 from latticework.models.forms import PairForm, forbids
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_of
-from latticework.samplers.compiled.fields import (
-    PairwiseForm,
-    leave_value,
-    pairwise,
-    put,
-    renew,
-    rows_of,
-    target,
-)
+from latticework.samplers.compiled.field_rows import rows_of
+from latticework.samplers.compiled.fields import leave_value, put, renew, renewals, target
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.move_weights import (
     MoveRule,
@@ -38,9 +31,9 @@ from latticework.samplers.compiled.move_weights import (
     weigh_moves,
     weighed_state,
 )
+from latticework.samplers.compiled.pairwise import PairwiseForm, pairwise
 from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, record_chain
-from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.locally_balanced import LocallyBalanced
 
 LARGEST_RATIO = 700.0  # logarithm; a larger ratio of Z would be infinite, and accepts as well

@@ -6,12 +6,16 @@ registers of any processor. A loop over the chains, as numba would compile it, i
 checks whether its arrays overlap take most of the time.
 """
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from latticework.samplers.compiled.jit import lean
+
+MANY = 128  # neighbours of a site, which are added in single precision at most
 LANES = 32  # chains, a bit each of a word
 APART = 4  # sums at a time, which do not wait for each other
 INDEX = ir.IntType(64)
@@ -68,6 +72,24 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@lean
+def find_odds(fields, at, total, form, now, i):
+    """Write the log-odds of site `i` to `fields` from `at` on. `total` `[LANES]` is room."""
+    near, slope, offset = form.neighbours, form.slope, form.offset
+    start, stop = form.starts[i], form.starts[i + np.uint64(1)]
+    if stop - start <= MANY:
+        add_neighbours(fields, at, now, near, slope, start, stop, np.float32(offset[i]))
+        return
+    total[:] = offset[i]
+    for k in range(start, stop, MANY):
+        end = min(k + MANY, stop)
+        add_neighbours(fields, at, now, near, slope, k, end, np.float32(0))
+        for c in range(LANES):
+            total[c] += fields[at + c]
+    for c in range(LANES):
+        fields[at + c] = total[c]
 
 
 @intrinsic

@@ -18,11 +18,11 @@ from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import largest32, sigmoid32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.draws import accepts
+from latticework.samplers.compiled.hidden_units import exact_change, exponentials, find_inputs
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.rbm import FRESH, record_states
 from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
-from latticework.samplers.compiled.sites import exact_change, exponentials, find_inputs
 
 TOGETHER = 8  # chains
 

@@ -48,8 +48,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((DLMC, DLMCf), (GraphForm, LatticeForm, PairForm), "all_sites.AllSitesTwin"),
     ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
     ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
-    ((Gibbs,), BINARY, "gibbs.GibbsTwin"),
-    ((Gibbs,), (*POTTS, PottsGraphForm), "gibbs_potts.GibbsPottsTwin"),
+    ((Gibbs,), (*BINARY, *POTTS, PottsGraphForm), "gibbs.GibbsTwin"),
     ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweep_graph.GraphSweepTwin"),
     ((GibbsSweep, MetropolisSweep), (LatticeForm,), "sweep_lattice.LatticeSweepTwin"),
     ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
@@ -71,7 +70,7 @@ for _kinds, _forms, _twin in ROWS:
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], list[str]] = {
     **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in BINARY},
-    **{(Gibbs, form): ["gibbs_potts.GibbsPottsTwin"] for form in (*POTTS, PottsGraphForm)},
+    **{(Gibbs, form): ["gibbs_potts.PottsBlockTwin"] for form in (*POTTS, PottsGraphForm)},
     (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
     (GWG, LatticeForm): ["several_moves.SeveralMovesTwin"],
     (GWG, PairForm): ["several_moves.SeveralMovesTwin"],

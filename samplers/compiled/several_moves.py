@@ -27,15 +27,8 @@ from torch import Tensor
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, too_large
 from latticework.samplers.compiled.draws import accepts, draw_site, sum_of
-from latticework.samplers.compiled.fields import (
-    PairwiseForm,
-    gain,
-    leave_value,
-    pairwise,
-    renew,
-    rows_of,
-    target,
-)
+from latticework.samplers.compiled.field_rows import rows_of
+from latticework.samplers.compiled.fields import gain, leave_value, renew, renewals, target
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.move_weights import (
     MoveRule,
@@ -51,9 +44,9 @@ from latticework.samplers.compiled.move_weights import (
     weigh_moves,
     weighed_state,
 )
+from latticework.samplers.compiled.pairwise import PairwiseForm, pairwise
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, record_chain
-from latticework.samplers.compiled.sites import renewals
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.columns import CHAINS, GraphColumns
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameObjects, Sums
 from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.fields import add_change, renew, renew_all
+from latticework.samplers.compiled.field_rows import renew_all
+from latticework.samplers.compiled.fields import add_change, renew, renewals
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
-from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
+from latticework.samplers.compiled.packed_chains import LANES, find_odds, pack
 from latticework.samplers.compiled.philox import fill_sites, is_below, philox
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.signed_graphs import find_columns
-from latticework.samplers.compiled.sites import renewals
 from latticework.samplers.compiled.sweep_columns import sweep_columns
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
@@ -37,7 +37,6 @@ VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
 LONGEST = 255  # steps whose sum of states fits into a byte
 NANOSECONDS = 0.1  # for a site of a chain, by `compiled.columns`, roughly
 MIN_CHAINS = 8  # for `compiled.columns`: of fewer, most bits of a word would be idle
-MANY = 128  # neighbours of a site, which are added in single precision at most
 
 
 class GraphSweepState(NamedTuple):
@@ -128,7 +127,9 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                 for begin in range(classes[k], classes[k + 1], CHUNK):
                     rows = min(CHUNK, classes[k + 1] - begin)
                     fill_sites(words, LANES, width, rows, chunk * CHUNK // 4, start, keys[t])
-                    find_fields(fields, total, form, now, order, begin, rows)
+                    for m in range(rows):
+                        i = np.uint64(order[begin + m])
+                        find_odds(fields, m * LANES, total, form, now, i)
                     if metropolis:
                         for m in range(np.uint64(rows * LANES)):
                             rare, usual = (
@@ -159,26 +160,6 @@ def sweep(first, last, metropolis, form, x, keys, sums):
         for c in range(chains):
             for i in range(sites):
                 x[start + c, i] = np.float32((now[i] >> np.uint32(c)) & 1)
-
-
-@lean
-def find_fields(fields, total, form, now, order, begin, rows):
-    """The log-odds of some sites. `total` `[LANES]` is room for those of a hub."""
-    near, slope, starts, offset = form.neighbours, form.slope, form.starts, form.offset
-    for m in range(rows):
-        i, at = np.uint64(order[begin + m]), m * LANES
-        start, stop = starts[i], starts[i + np.uint64(1)]
-        if stop - start <= MANY:
-            add_neighbours(fields, at, now, near, slope, start, stop, np.float32(offset[i]))
-            continue
-        total[:] = offset[i]
-        for k in range(start, stop, MANY):
-            end = min(k + MANY, stop)
-            add_neighbours(fields, at, now, near, slope, k, end, np.float32(0))
-            for c in range(LANES):
-                total[c] += fields[at + c]
-        for c in range(LANES):
-            fields[at + c] = total[c]
 
 
 @inlined

@@ -19,6 +19,8 @@ from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, PottsLatticeFor
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
+from latticework.samplers.compiled.packed_chains import MANY
+from latticework.samplers.compiled.pairwise import lists_of
 from latticework.samplers.compiled.philox import fill_sites, unit
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
@@ -27,7 +29,6 @@ VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
 FAR = math.exp(TIE_NATS)  # the ratio that a tie has at most
 CHUNK = 16  # sites, a multiple of 4, that are handled together
 LEAST = np.float32(IMPOSSIBLE)  # fields below it are those of forbidden values
-MANY = 128  # neighbours of a site, whose couplings are added in single precision at most
 
 
 class Pairs(NamedTuple):
@@ -42,13 +43,9 @@ class Pairs(NamedTuple):
 def pairs_of(form: SweepForm) -> Pairs:
     if isinstance(form, PottsGraphForm):
         return Pairs(form.starts, form.neighbours, form.order, form.classes)
-    exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
     order = np.argsort(form.colours, kind="stable").astype(np.int32)
-    starts, classes = (
-        np.concatenate(([0], np.cumsum(counts)))
-        for counts in (form.degree, np.bincount(form.colours))
-    )
-    return Pairs(starts, form.neighbours[exists], order, classes)
+    classes = np.concatenate(([0], np.bincount(form.colours).cumsum()))
+    return Pairs(*lists_of(form), order, classes)
 
 
 def couplings_of(forms: Sequence[SweepForm]) -> NDArray[np.float32]:

@@ -9,20 +9,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.models.forms import IMPOSSIBLE, GraphForm, PottsGraphForm, PottsLatticeForm
+from latticework.models.forms import IMPOSSIBLE, GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.gibbs_sites import MANY
 from latticework.samplers.compiled.jit import inlined, kernel, lean, primitive
-from latticework.samplers.compiled.packed_chains import LANES, add_neighbours, pack
+from latticework.samplers.compiled.packed_chains import LANES, MANY, find_odds, pack
+from latticework.samplers.compiled.pairwise import LatticeTable, PottsLists
 from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.sites import LatticeTable
 
 MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
 WIDE = 1024  # bytes of a row
 LINE = 16  # sites whose values are read and written together: float32 of a cache line
-TILED = (LatticeTable, GraphForm, PottsLatticeForm, PottsGraphForm)
-POTTS = (PottsLatticeForm, PottsGraphForm)
+TILED = (LatticeTable, GraphForm, PottsLists)
 
 
 def widest(form):
@@ -168,7 +166,7 @@ def graph_entry(form, now, width, i, v, c):
 
 def graph_visit(form, now, width, i, words, at, changed, room):
     fields, total, new = room
-    find_odds(fields, total, form, now, i)
+    find_odds(fields, 0, total, form, now, i)
     for c in range(np.uint64(LANES)):
         new[c] = np.uint8(draw_bit(words[at + c], fields[c]))
     word = pack(new, 0)
@@ -176,24 +174,6 @@ def graph_visit(form, now, width, i, words, at, changed, room):
     for c in range(np.uint64(LANES)):
         changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
     now[i] = word
-
-
-@lean
-def find_odds(fields, total, form, now, i):
-    """The log-odds of site `i`, by the operations of `gibbs_sites.graph_log_odds`."""
-    near, slope, offset = form.neighbours, form.slope, form.offset
-    start, stop = form.starts[i], form.starts[i + np.uint64(1)]
-    if stop - start <= MANY:
-        add_neighbours(fields, 0, now, near, slope, start, stop, np.float32(offset[i]))
-        return
-    total[:] = offset[i]
-    for k in range(start, stop, MANY):
-        end = min(k + MANY, stop)
-        add_neighbours(fields, 0, now, near, slope, k, end, np.float32(0))
-        for c in range(LANES):
-            total[c] += fields[c]
-    for c in range(LANES):
-        fields[c] = total[c]
 
 
 # Potts models with listed neighbours. Operations are those of `gibbs_sites.potts_resample`.
@@ -204,7 +184,7 @@ def one_entry(form):
 
 
 def potts_entries_of(form):
-    return np.uint64(form.bias.shape[1])
+    return np.uint64(form.bias.shape[0])
 
 
 class PottsRoom(NamedTuple):
@@ -218,7 +198,7 @@ class PottsRoom(NamedTuple):
 
 
 def potts_load_tile(form, values, start, chains):
-    rows = form.bias.shape[1] + 1
+    rows = form.bias.shape[0] + 1
     single, double = np.empty((rows, chains), np.float32), np.empty((rows, chains))
     passed, level = np.zeros((rows, chains)), np.empty(chains)
     room = PottsRoom(single, double, passed, level, np.empty(chains, np.uint8))
@@ -246,27 +226,16 @@ def potts_visit(form, now, width, i, words, at, changed, room):
     draw_by_passed(room.passed, room.level, room.new, now, width, i, words, at, changed)
 
 
+@lean
 def add_couplings(form, now, width, i, single, double):
     """Write the fields of site `i` `[values, chains]`, those of a hub to `double`; if it is one."""
-    raise NotImplementedError
-
-
-def lattice_add_couplings(form, now, width, i, single, double):
-    for v in range(np.uint64(single.shape[0] - 1)):
-        begin_row(single[v], form.bias[i, v], width)
-        for k in range(np.uint64(form.degree[i])):
-            there = np.uint64(form.neighbours[i, k]) * width
-            add_matches(single[v], now, there, np.uint8(v), np.float32(form.coupling), width)
-    return False
-
-
-def graph_add_couplings(form, now, width, i, single, double):
     start, stop = np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])
     is_hub = stop - start > np.uint64(MANY)
     for v in range(np.uint64(single.shape[0] - 1)):
-        begin_row(single[v], form.bias[i, v], width)
         if is_hub:
-            begin_row(double[v], form.bias[i, v], width)
+            begin_row(double[v], form.bias[v, i], width)
+        else:
+            begin_row(single[v], form.bias[v, i], width)
         for k in range(start, stop):
             there = np.uint64(form.neighbours[k]) * width
             if is_hub:
@@ -324,19 +293,15 @@ def draw_by_passed(passed, level, new, now, width, i, words, at, changed):
         now[here + c] = drawn
 
 
-primitive(
-    add_couplings, dict(zip(POTTS, (lattice_add_couplings, graph_add_couplings), strict=True))
-)
-WIDEST = (lattice_widest, graph_widest, lattice_widest, lattice_widest)
-WORDS = (lattice_words_of, graph_words_of, lattice_words_of, lattice_words_of)
-LOAD = (lattice_load_tile, graph_load_tile, potts_load_tile, potts_load_tile)
-ENTRY = (lattice_entry, graph_entry, potts_entry, potts_entry)
-VISIT = (lattice_visit, graph_visit, potts_visit, potts_visit)
+WIDEST = (lattice_widest, graph_widest, lattice_widest)
+WORDS = (lattice_words_of, graph_words_of, lattice_words_of)
+LOAD = (lattice_load_tile, graph_load_tile, potts_load_tile)
+ENTRY = (lattice_entry, graph_entry, potts_entry)
+VISIT = (lattice_visit, graph_visit, potts_visit)
 primitive(widest, dict(zip(TILED, WIDEST, strict=True)))
 primitive(words_of, dict(zip(TILED, WORDS, strict=True)))
-primitive(entries_of, dict.fromkeys(TILED, one_entry) | dict.fromkeys(POTTS, potts_entries_of))
+primitive(entries_of, dict.fromkeys(TILED, one_entry) | {PottsLists: potts_entries_of})
 primitive(load_tile, dict(zip(TILED, LOAD, strict=True)), makes_arrays=True)
 primitive(entry, dict(zip(TILED, ENTRY, strict=True)))
-STORE = dict.fromkeys(TILED, store_nothing) | dict.fromkeys(POTTS, potts_store_value)
-primitive(store_value, STORE)
+primitive(store_value, dict.fromkeys(TILED, store_nothing) | {PottsLists: potts_store_value})
 primitive(visit, dict(zip(TILED, VISIT, strict=True)))
