@@ -60,16 +60,6 @@ class AllSitesLatticeTwin(GroupTwin):
     def steps(self, form: LatticeForm) -> list[FlipLogits]:
         """The numbers of each step of a cycle. They differ in nothing else."""
 
-    def run(self, state: Any, form: LatticeForm, keys: Keys, sums: Sums) -> Any:
-        self.flip(state.x.numpy(), form, 0, keys, sums)
-        return state
-
-    def flip(
-        self, x: NDArray[np.float32], form: LatticeForm, phase: int, keys: Keys, sums: Sums
-    ) -> None:
-        """Overwrite `x`. The first step is number `phase` of its cycle."""
-        self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums, phase)
-
     def run_groups(
         self,
         x: NDArray[np.float32],
@@ -79,6 +69,7 @@ class AllSitesLatticeTwin(GroupTwin):
         sums: Sums,
         phase: int = 0,
     ) -> None:
+        """One step for each of `keys`; the first is number `phase` of its cycle."""
         numbers = _rows_of_forms(SameObjects((self, *forms)))
         groups, size = rows.shape
         tiles, work = groups * -(-size // numbers.lattice.rows), NANOSECONDS * x.size * len(keys)
@@ -155,7 +146,8 @@ class ACSLatticeTwin(AllSitesLatticeTwin):
         return numbers
 
     def run(self, state: CyclePosition, form: LatticeForm, keys: Keys, sums: Sums) -> CyclePosition:
-        self.flip(state.x.numpy(), form, int(state.phase), keys, sums)
+        x, phase = state.x.numpy(), int(state.phase)
+        self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums, phase)
         return CyclePosition(state.x, (state.phase + len(keys)) % self.sampler.period)
 
 

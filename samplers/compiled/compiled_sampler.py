@@ -97,6 +97,15 @@ class GroupTwin(CompiledSampler):
         """
         return isinstance(state, Position)
 
+    def start(self, x: Tensor, form: Any) -> Any:
+        return Position(x)
+
+    def run(self, state: Any, form: Any, keys: Any, sums: Sums) -> Any:
+        """The steps of one group."""
+        x = state.x.flatten(1).numpy()
+        self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums)
+        return state
+
     @abstractmethod
     def run_groups(
         self, x: NDArray[np.float32], rows: NDArray[np.int64], forms: Any, keys: Keys, sums: Sums

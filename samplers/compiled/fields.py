@@ -142,14 +142,15 @@ def graph_add_change(form, fields, i, old, new):
         fields[form.neighbours[k]] += step * form.slope[k]
 
 
-def graph_gain(form, values, fields, i, new):
+def slope_gain(form, values, fields, i, new):
     return np.float32(fields[i]) * (new - values[i])
 
 
 def graph_change(form, values, fields, i):
+    i = np.uint64(i)
     odds = np.float64(form.offset[i])
-    for k in range(form.starts[i], form.starts[i + 1]):
-        odds += np.float64(form.slope[k]) * values[form.neighbours[k]]
+    for k in range(np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])):
+        odds += np.float64(form.slope[k]) * values[np.uint64(form.neighbours[k])]
     return -odds if values[i] == 1 else odds
 
 
@@ -164,9 +165,9 @@ def count_renew(form, values, fields):
 @inlined
 def ones_around(form, values, i):
     """How many neighbours of a lattice site are at 1."""
-    count = np.float32(0)
-    for k in range(form.starts[i], form.starts[i + 1]):
-        count += values[form.neighbours[k]]
+    count, i = np.float32(0), np.uint64(i)
+    for k in range(np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])):
+        count += values[np.uint64(form.neighbours[k])]
     return count
 
 
@@ -181,7 +182,8 @@ def count_gain(form, values, fields, i, new):
 
 
 def count_change(form, values, fields, i):
-    odds = form.odds[form.kind[i], np.int64(ones_around(form, values, i))]
+    i = np.uint64(i)
+    odds = form.odds[np.uint64(form.kind[i]), np.uint64(ones_around(form, values, i))]
     return -odds if values[i] == 1 else odds
 
 
@@ -226,10 +228,6 @@ def pair_add_changes(form, fields, sites, old, new):
             fields[j] += two + (r * form.matrix[c, j] + s * form.matrix[d, j])
     for f in range(fours, sites.shape[0]):
         add_change(form, fields, sites[f], old[f], new[f])
-
-
-def pair_gain(form, values, fields, i, new):
-    return fields[i] * (new - values[i])
 
 
 def pair_change(form, values, fields, i):
@@ -369,7 +367,7 @@ BINARY_ADD = (graph_add_change, count_add_change, pair_add_change, rbm_add_chang
 ONE_HOT_ADD = (lists_add_change, matrix_add_change, matrix_add_change)
 primitive(add_change, dict(zip(FORMS, (*BINARY_ADD, *ONE_HOT_ADD), strict=True)))
 primitive(add_changes, dict.fromkeys(FORMS, add_each_change) | {PairForm: pair_add_changes})
-GAIN = {GraphForm: graph_gain, LatticeCounts: count_gain, PairForm: pair_gain}
+GAIN = {GraphForm: slope_gain, LatticeCounts: count_gain, PairForm: slope_gain}
 primitive(gain, GAIN | dict.fromkeys(ONE_HOT, one_hot_gain))
 CHANGE = (graph_change, count_change, pair_change, rbm_change)
 primitive(change, dict(zip(BINARY, CHANGE, strict=True)), makes_arrays=True)

@@ -104,12 +104,9 @@ def _count_neighbours(of: SameObjects) -> LatticeCounts:
 
 def graph_of(form: LatticeForm) -> GraphForm:
     """A lattice as a graph."""
-    starts, neighbours = lists_of(form)
-    rows = np.repeat(np.arange(len(form.degree)), form.degree)
+    (starts, neighbours), edges = lists_of(form), edges_of(form)
     slope = float(form.odds[0, 1] - form.odds[0, 0]) if form.odds.shape[1] > 1 else 0.0
     offset = form.odds[form.kind, 0]
-    once = rows < neighbours
-    edges = np.stack((rows[once], neighbours[once]), -1).astype(np.int32)
     return GraphForm(
         starts=starts,
         neighbours=neighbours,
@@ -128,3 +125,11 @@ def lists_of(form: LatticeForm | PottsLatticeForm) -> tuple[NDArray[np.int64], N
     exists = np.arange(form.neighbours.shape[1]) < form.degree[:, None]
     starts = np.concatenate(([0], np.cumsum(form.degree, dtype=np.int64)))
     return starts, form.neighbours[exists]
+
+
+def edges_of(form: LatticeForm | PottsLatticeForm) -> NDArray[np.int32]:
+    """The edges of a lattice, `[edges, 2]`, the lower site first."""
+    _, neighbours = lists_of(form)
+    rows = np.repeat(np.arange(len(form.degree)), form.degree)
+    once = rows < neighbours
+    return np.stack((rows[once], neighbours[once]), -1).astype(np.int32)

@@ -21,12 +21,12 @@ from latticework.samplers.compiled.bits import (
     SEED_BYTES,
     STEPS_AHEAD,
     add_bit,
-    fill_seeds,
     start_pass,
     update_lanes,
 )
 from latticework.samplers.compiled.columns import CHAINS, Words
 from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.row_tiles import seed_step
 from latticework.samplers.compiled.vectors import (
     BYTES,
     WORDS,
@@ -140,10 +140,7 @@ def sweep_columns(first, last, f, flips, rows, x, keys, sums):
             pack_row(work.lines[c], 0, x, rows[start + c])
         turn_lines(work.lines, work.x, f.place)
         for t in range(steps):
-            if t % STEPS_AHEAD == 0:
-                ahead = keys[t : t + STEPS_AHEAD]
-                fill_seeds(work.seeds, ahead, block, work.counters, work.lanes)
-            seed = t % STEPS_AHEAD * SEED_BYTES
+            seed = seed_step(work, keys, t, block)
             update_columns(f, flips, block * apart, work.x, work.seeds, seed, work.moved)
             count_moved(work.counts, work.moved)
             if (t + 1) % rare == 0 or t == steps - 1:

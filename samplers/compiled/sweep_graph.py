@@ -59,8 +59,7 @@ class GraphSweepTwin(GroupTwin):
         x, fields = state.x.numpy(), state.fields.numpy()
         metropolis = isinstance(self.sampler, MetropolisSweep)
         if self.prefers_columns((form,), len(x)):
-            self.run_groups(x, np.arange(len(x))[None], (form,), keys, sums)
-            return state
+            return super().run(state, form, keys, sums)
         if len(x) == 1:
             sweep_alone(metropolis, form, x, fields[0], keys, sums)
         else:

@@ -5,14 +5,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.bits import MAX_NEIGHBOURS
 from latticework.samplers.compiled.compiled_sampler import (
     GroupTwin,
     Keys,
-    Position,
     SameObjects,
     Sums,
 )
@@ -29,13 +27,6 @@ NANOSECONDS = 0.08  # for a site, roughly
 class LatticeSweepTwin(GroupTwin):
     def refuses(self, form: LatticeForm) -> str:
         return refuse_degree(form)
-
-    def start(self, x: Tensor, form: LatticeForm) -> Position:
-        return Position(x)
-
-    def run(self, state: Position, form: LatticeForm, keys: Keys, sums: Sums) -> Position:
-        self.run_groups(state.x.numpy(), np.arange(len(state.x))[None], (form,), keys, sums)
-        return state
 
     def run_groups(
         self,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, PottsLatticeForm
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Position, Sums
+from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
 from latticework.samplers.compiled.packed_chains import MANY
 from latticework.samplers.compiled.pairwise import lists_of
@@ -59,14 +59,6 @@ class PottsSweepTwin(GroupTwin):
     def refuses(self, form: SweepForm) -> str:
         values = form.bias.shape[1]
         return f"{values} values, as it holds at most 256" if values > 256 else ""
-
-    def start(self, x: Tensor, form: SweepForm) -> Position:
-        return Position(x)
-
-    def run(self, state: Position, form: SweepForm, keys: Keys, sums: Sums) -> Position:
-        rows = np.arange(len(state.x))[None]
-        self.run_groups(state.x.flatten(1).numpy(), rows, (form,), keys, sums)
-        return state
 
     def run_groups(
         self,

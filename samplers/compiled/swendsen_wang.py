@@ -16,6 +16,7 @@ from latticework.models.forms import Form, GraphForm, LatticeForm, PottsLatticeF
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Position
 from latticework.samplers.compiled.draws import pick
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
+from latticework.samplers.compiled.pairwise import edges_of
 from latticework.samplers.compiled.philox import fill, thresholds, unit
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.sums import Sums
@@ -61,16 +62,13 @@ def bonds_of(form: Form) -> Bonds:
         bias = form.bias.astype(np.float64)
         return Bonds(form.price, np.stack((-bias, bias), -1), form.edges)
     assert isinstance(form, LatticeForm | PottsLatticeForm)
-    sites, slots = form.neighbours.shape
-    rows = np.arange(sites).repeat(slots).reshape(sites, slots)
-    once = (np.arange(slots) < form.degree[:, None]) & (form.neighbours > rows)
-    edges = np.stack((rows[once], form.neighbours[once]), -1).astype(np.int32)
+    edges = edges_of(form)
     if isinstance(form, PottsLatticeForm):
         price = np.full(len(edges), form.coupling, np.float64)
         return Bonds(price, form.bias.astype(np.float64), edges)
     paid = float(form.odds[0, 1] - form.odds[0, 0]) / 2 if form.odds.shape[1] > 1 else 0.0
     high = form.odds[form.kind, 0] + paid * form.degree
-    fields = np.stack((np.zeros(sites), high), -1)
+    fields = np.stack((np.zeros_like(high), high), -1)
     return Bonds(np.full(len(edges), paid), fields, edges)
 
 
