@@ -125,34 +125,22 @@ def join_shifted(typing, high, low, bits):
     return vector(vector, vector, types.int64), generate
 
 
-@intrinsic
-def shift_up(typing, x, bits):
-    """Each word shifted to the higher bits."""
+def _operate_by_number(emit: Callable, kind: Any) -> Callable:
+    """An operation on each word of a vector and a number of `kind`."""
 
-    def generate(context, builder, sig, args):
-        return builder.shl(args[0], _fill(builder, args[1]))
+    @intrinsic
+    def operate(typing, x, number):
+        def generate(context, builder, sig, args):
+            return emit(builder, args[0], _fill(builder, args[1]))
 
-    return vector(vector, types.int64), generate
+        return vector(vector, kind), generate
 
-
-@intrinsic
-def shift_down(typing, x, bits):
-    """Each word shifted to the lower bits."""
-
-    def generate(context, builder, sig, args):
-        return builder.lshr(args[0], _fill(builder, args[1]))
-
-    return vector(vector, types.int64), generate
+    return operate
 
 
-@intrinsic
-def multiply_words(typing, x, word):
-    """Each word times `word`, modulo 2^64."""
-
-    def generate(context, builder, sig, args):
-        return builder.mul(args[0], _fill(builder, args[1]))
-
-    return vector(vector, types.uint64), generate
+shift_up = _operate_by_number(ir.IRBuilder.shl, types.int64)  # to the higher bits
+shift_down = _operate_by_number(ir.IRBuilder.lshr, types.int64)  # to the lower bits
+multiply_words = _operate_by_number(ir.IRBuilder.mul, types.uint64)  # modulo 2^64
 
 
 @intrinsic
