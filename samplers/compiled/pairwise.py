@@ -60,7 +60,7 @@ class PottsMatrix(NamedTuple):
 
 
 PairwiseForm = GraphForm | LatticeCounts | PairForm | PottsLists | PottsMatrix | PottsPairForm
-SitesForm = PairwiseForm | RBMForm  # of kernels that change single sites
+SitesForm = PairwiseForm | RBMForm  # forms of Gibbs, Hamming balls and random walks
 LISTED = (GraphForm, LatticeCounts, PottsLists)
 ONE_HOT = (PottsLists, PottsMatrix, PottsPairForm)
 PAIRWISE = (GraphForm, LatticeCounts, PairForm, *ONE_HOT)
