@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.linalg import vecdot
 
@@ -224,6 +225,7 @@ class LatticePotts(SparsePotts):
         neighbours, exists = neighbour_table(self.shape, periodic)
         self.register_buffer("neighbours", neighbours, persistent=False)
         self.register_buffer("exists", exists, persistent=False)
+        self._lists: tuple[NDArray, NDArray, NDArray] | None = None  # arrays of a form
         self.look_for_zeros()
         self.register_load_state_dict_post_hook(look_for_zeros)
 
@@ -240,10 +242,12 @@ class LatticePotts(SparsePotts):
         self.bias.data.masked_fill_(self.bias < IMPOSSIBLE, forbidden)
 
     def form(self) -> PottsLatticeForm:
-        lists, degree = neighbour_lists(self.neighbours, self.exists)
-        return PottsLatticeForm(
-            lists, degree, self.coupling, array(self.bias), array(self.colours())
-        )
+        """Its lists are built once."""
+        if self._lists is None:
+            lists, degree = neighbour_lists(self.neighbours, self.exists)
+            self._lists = lists, degree, array(self.colours())
+        lists, degree, colours = self._lists
+        return PottsLatticeForm(lists, degree, self.coupling, array(self.bias), colours)
 
     def colours(self) -> Tensor:
         return colouring(self.shape, self.periodic).to(self.bias.device)
