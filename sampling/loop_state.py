@@ -58,6 +58,7 @@ def from_checkpoint(value: Any, saved: Any, device: torch.device) -> Any:
     """Restore what `to_checkpoint` stored of `value`; generators and objects are restored in place.
 
     A tensor goes to the device of the one that it replaces, if there is one, else to `device`.
+    Raises ValueError for the state of a sampler that had other fields when it was stored.
     """
     if isinstance(value, Generator):
         value.set_state(saved)
@@ -73,6 +74,11 @@ def from_checkpoint(value: Any, saved: Any, device: torch.device) -> Any:
         return {key: from_checkpoint(known.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list | tuple):
         same = isinstance(value, list | tuple) and len(value) == len(saved)
+        if hasattr(value, "_fields") and not same:
+            raise ValueError(
+                f"the checkpoint is of another version of the code: {type(value).__name__} has "
+                f"{len(value)} fields, and {len(saved)} were stored; delete the checkpoint"
+            )
         olds = value if same else [None] * len(saved)
         items = [from_checkpoint(old, new, device) for old, new in zip(olds, saved, strict=True)]
         return type(value)(*items) if hasattr(value, "_fields") else type(saved)(items)

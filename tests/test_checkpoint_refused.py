@@ -17,6 +17,7 @@ from checkpointed_work import (
 )
 from kills import cut_short, flip_a_byte
 
+import latticework as lw
 from latticework.experiments.runs.environment import input_checksums
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.sampling.loop_state import from_checkpoint, to_checkpoint
@@ -170,3 +171,12 @@ def test_numbers_of_numpy_are_stored_as_plain_ones(tmp_path):
     assert document["memory"] == {"value": {"a": [0.1]}}
     with pytest.raises(TypeError, match="got int64"):
         to_checkpoint(np.int64(1))
+
+
+def test_the_state_of_another_version_is_refused_before_it_is_used():
+    """A sampler's state may get a field; what was stored of the earlier one does not fit."""
+    state = lw.GibbsSweep().init(torch.zeros(2, 9), lw.Lattice((3, 3), 0.1))
+    saved = to_checkpoint(tuple(state))
+    assert type(from_checkpoint(state, saved, torch.device("cpu"))) is type(state)
+    with pytest.raises(ValueError, match="another version of the code: .* delete the checkpoint"):
+        from_checkpoint(state, saved[:-1], torch.device("cpu"))
