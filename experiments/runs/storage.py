@@ -51,7 +51,10 @@ class ArtifactUser(Protocol):
 
 
 def write_atomically(target: Path, content: Content | str) -> None:
-    """Write `content` to `target`. If that fails, raises UnwritableError; `target` is unchanged."""
+    """Write `content` to `target`. If that fails, raises UnwritableError; `target` is unchanged.
+
+    One process writes it at a time, as it holds the lock of the record or artifact.
+    """
     data = content.encode() if isinstance(content, str) else content
     partial = target.with_name(f"{target.name}.partial")
     with convert_write_errors(target, len(data)):

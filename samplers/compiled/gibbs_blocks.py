@@ -88,7 +88,7 @@ def resample(first, last, form, x, fields, ball, centred, run, blocks, sums):
     centres = np.zeros_like(words)
     # Row r: the block after r flips from the centre.
     step = np.empty((size.max() + 1, sites), np.float32)
-    own = np.empty((size.max() + 1, width(form, fields, sites)), np.float32)
+    levels = np.empty((size.max() + 1, width(form, fields, sites)), np.float32)
     log_probs, weights = np.zeros(sets), np.empty(sets, np.float32)
     flipped = np.empty(sites, np.bool_)
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
@@ -109,20 +109,22 @@ def resample(first, last, form, x, fields, ball, centred, run, blocks, sums):
                 i, new = target(form, now, block[k])
                 step[0, k] = new - now[i]
                 flipped[k] = False
-            look(form, now, fields[c], block, own)
+            look(form, now, fields[c], block, levels)
             log_probs[0] = 0.0
             if centred:
                 s = np.int64(unit(centres[row, c - first]) * sets)
                 while s > 0:
                     flipped[site[s]] = True
-                    log_probs[0] += gain(form, bias, coupling, step, own, 0, site[s])
-                    turn(form, coupling, step, own, 0, 0, site[s])
+                    log_probs[0] += gain(form, bias, coupling, step, levels, 0, site[s])
+                    turn(form, coupling, step, levels, 0, 0, site[s])
                     s = parent[s]
             for s in range(1, sets):
                 k, at = site[s], size[s] - 1
-                log_probs[s] = log_probs[parent[s]] + gain(form, bias, coupling, step, own, at, k)
+                log_probs[s] = log_probs[parent[s]] + gain(
+                    form, bias, coupling, step, levels, at, k
+                )
                 if inner[s]:
-                    turn(form, coupling, step, own, at, at + 1, k)
+                    turn(form, coupling, step, levels, at, at + 1, k)
             s, unknown = draw(log_probs, weights, unit(words[row, c - first]))
             if s < 0 or unknown:
                 sums.invalid[c] += 1
@@ -139,7 +141,7 @@ def resample(first, last, form, x, fields, ball, centred, run, blocks, sums):
 
 
 # The model inside a block. `step` `[rows, sites]` is what a flip would add to each site, and
-# `own` `[rows, width]` are the fields there: the gain of each flip of a pairwise model; inputs,
+# `levels` `[rows, width]` are the fields there: the gain of each flip of a pairwise model; inputs,
 # sigmoid(inputs) and sigmoid(-inputs) of an RBM's hidden units.
 
 
@@ -152,17 +154,17 @@ def width(form, fields, sites):
     raise NotImplementedError
 
 
-def look(form, now, fields, block, own):
+def look(form, now, fields, block, levels):
     """Write the fields of a chain to row 0."""
     raise NotImplementedError
 
 
-def gain(form, bias, coupling, step, own, row, k):
+def gain(form, bias, coupling, step, levels, row, k):
     """The change in log-probability when site `k` of the block flips, float64."""
     raise NotImplementedError
 
 
-def turn(form, coupling, step, own, row, to, k):
+def turn(form, coupling, step, levels, row, to, k):
     """Write what follows from `row` by a flip of site `k` to the row `to`."""
     raise NotImplementedError
 
@@ -188,21 +190,21 @@ def pair_inside(form, block):
     return np.empty(0, np.float32), coupling
 
 
-def pair_look(form, now, fields, block, own):
+def pair_look(form, now, fields, block, levels):
     for k in range(block.shape[0]):
-        own[0, k] = np.float32(change(form, now, fields, block[k]))
+        levels[0, k] = np.float32(change(form, now, fields, block[k]))
 
 
-def pair_gain(form, bias, coupling, step, own, row, k):
-    return np.float64(own[row, k])
+def pair_gain(form, bias, coupling, step, levels, row, k):
+    return np.float64(levels[row, k])
 
 
-def pair_turn(form, coupling, step, own, row, to, k):
-    pace, gained = step[row, k], own[row, k]
+def pair_turn(form, coupling, step, levels, row, to, k):
+    pace, gained = step[row, k], levels[row, k]
     for m in range(step.shape[1]):
-        own[to, m] = own[row, m] + coupling[0, k, m] * pace * step[row, m]
+        levels[to, m] = levels[row, m] + coupling[0, k, m] * pace * step[row, m]
         step[to, m] = step[row, m]
-    own[to, k], step[to, k] = -gained, -pace
+    levels[to, k], step[to, k] = -gained, -pace
 
 
 # RBMs. Coupling: exp(-w) and exp(w), for flips to 0 and to 1, and w. The exponentials are NaN if
@@ -223,8 +225,8 @@ def rbm_inside(form, block):
     return form.visible_bias[block], coupling
 
 
-def rbm_look(form, now, fields, block, own):
-    copy(own[0], fields)
+def rbm_look(form, now, fields, block, levels):
+    copy(levels[0], fields)
 
 
 @reordered
@@ -236,9 +238,13 @@ def rbm_factors(on, off, rise):
     return product
 
 
-def rbm_gain(form, bias, coupling, step, own, row, k):
+def rbm_gain(form, bias, coupling, step, levels, row, k):
     hidden, pace = coupling.shape[2], step[row, k]
-    inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
+    inputs, on, off = (
+        levels[row, :hidden],
+        levels[row, hidden : 2 * hidden],
+        levels[row, 2 * hidden :],
+    )
     rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
     result = np.float64(pace * bias[k])
     for start in range(0, hidden, GROUP):
@@ -251,12 +257,16 @@ def rbm_gain(form, bias, coupling, step, own, row, k):
     return result
 
 
-def rbm_turn(form, coupling, step, own, row, to, k):
+def rbm_turn(form, coupling, step, levels, row, to, k):
     hidden, pace = coupling.shape[2], step[row, k]
     rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
-    inputs, on, off = own[row, :hidden], own[row, hidden : 2 * hidden], own[row, 2 * hidden :]
-    new_inputs, new_on = own[to, :hidden], own[to, hidden : 2 * hidden]
-    new_off = own[to, 2 * hidden :]
+    inputs, on, off = (
+        levels[row, :hidden],
+        levels[row, hidden : 2 * hidden],
+        levels[row, 2 * hidden :],
+    )
+    new_inputs, new_on = levels[to, :hidden], levels[to, hidden : 2 * hidden]
+    new_off = levels[to, 2 * hidden :]
     for j in range(hidden):
         new_inputs[j] = inputs[j] + pace * weight[j]
         risen, fallen = on[j] * rise[j], off[j]

@@ -11,7 +11,7 @@ import numpy as np
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import copy, kernel, reordered
 
-LARGEST = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
+LARGEST_WEIGHT = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
 # Loops run over whole slices: of an index into a longer array, numba would check the sign.
@@ -49,7 +49,7 @@ def find_inputs(form, x, inputs):
 def exponentials(row, sign, odds):
     """exp(sign * row), or NaN for a weight that `factors` cannot serve."""
     for j in range(row.shape[0]):
-        odds[j] = exp32(sign * row[j]) if abs(row[j]) < LARGEST else np.float32(np.nan)
+        odds[j] = exp32(sign * row[j]) if abs(row[j]) < LARGEST_WEIGHT else np.float32(np.nan)
 
 
 @kernel

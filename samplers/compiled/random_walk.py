@@ -97,7 +97,7 @@ def walk(first, last, form, longest, hidden, x, fields, keys, sums):
     finish(sums, since, first, x, steps)
 
 
-# What the kernel asks of a form, besides what `compiled.fields` has.
+# Primitives of paths. Those of single sites are in `compiled.fields`.
 
 
 def path_change(form, now, fields, order, number, room):
