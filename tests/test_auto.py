@@ -61,7 +61,7 @@ def test_the_draws_are_those_of_the_chosen_sampler_alone():
 def choose_by_numbers(monkeypatch, numbers, budget=10_000):
     """The contest on a path whose pilots have given rates and R-hats, by name."""
 
-    def measure(pilots, name, sampler, allowed):
+    def measure(pilots, name, sampler, allowed, x=None):
         rate, r_hat = numbers.get(name, (0.1, 1.001))
         pilots.runs.append(PilotRun(name, sampler, rate, r_hat, steps=100))
         return pilots.runs[-1]
@@ -100,6 +100,40 @@ def test_a_sampler_that_mixes_is_before_one_that_does_not(monkeypatch):
     choice = choose_by_numbers(monkeypatch, numbers | {"gibbs": (1.0, 1.01)})
     assert isinstance(choice.sampler, lw.Gibbs)
     assert not any(pilot.name.startswith("tempered") for pilot in choice.pilots)
+
+
+def test_chains_that_agree_because_they_began_alike_are_found_out(monkeypatch):
+    """The first pilot of DMALA begins in one of two modes; those of the others see both."""
+    modes = torch.tensor([[0.0], [1.0]]).repeat(4, 20)
+    model = lw.Function(lambda x: 2 * (x.sum(-1) - 10).abs(), lw.Binary(20))
+    measure = Pilots.measure
+
+    def measure_from(pilots, name, sampler, allowed, x=None):
+        if len(pilots.runs) < auto.MAX_CANDIDATES:
+            x = modes * (name != "dmala")
+        return measure(pilots, name, sampler, allowed, x)
+
+    monkeypatch.setattr(Pilots, "measure", measure_from)
+    choice = auto.Contest(model, None, 8, "eager", 0).choose(100, Allowance(100_000, "evaluations"))
+    dmala = [pilot for pilot in choice.pilots if pilot.name == "dmala"]
+    assert dmala[0].mixes
+    assert not dmala[1].mixes
+    assert isinstance(choice.sampler, lw.Tempered)
+
+
+def test_a_rate_is_of_all_pilots_since_chains_stayed_apart():
+    """A short pilot tells an ESS only roughly."""
+    allowed = Allowance(400, "evaluations")
+    pilots = Pilots(PATH, None, 4, "eager", 0)
+    first, second, third = (pilots.measure("gibbs", lw.Gibbs(), allowed) for _ in range(3))
+    assert first.mixes
+    assert third.gained > second.gained > first.gained
+    assert third.rate == pytest.approx(third.gained / third.cost)
+    ends = torch.tensor([[0.0], [1.0]]).repeat(2, 10)
+    frozen = Pilots(lw.Graph([[i, i + 1] for i in range(9)], 9.0), ends, 4, "eager", 0)
+    runs = [frozen.measure("gibbs", lw.Gibbs(), allowed) for _ in range(2)]
+    assert not runs[1].mixes
+    assert runs[1].cost < 1.5 * runs[0].cost
 
 
 @pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.09])

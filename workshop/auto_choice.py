@@ -7,7 +7,8 @@ python -m workshop.auto_choice --rows rows.csv    # keeps rows, and goes on wher
 On each reference target all exact samplers that support it have a pilot, with scales chosen by
 their acceptance, the best `SEMIFINALISTS` another one, and the best of them one at several
 temperatures. The best two whose chains agree, and the choices of two calls, then take turns in one
-process. Turns are as long as the best sampler needs for its chains to agree. Rates are of all turns
+process. Turns are as long as the best sampler needs for its chains to agree, and begin at the last
+states of the sampler whose chains stayed furthest apart in the turns before. Rates are of all turns
 together: the ESS beyond one for each chain, which stuck chains have too, over seconds. All seconds
 are those of the processor, which other work does not change.
 """
@@ -31,7 +32,12 @@ from latticework.samplers.tempered import Tempered
 from latticework.sampling.budget import Allowance
 from latticework.sampling.naming import parse_sampler
 from latticework.sampling.targets import why_unsupported
-from latticework.sampling.tuning.auto import CANDIDATES, SamplerChoice, choose_sampler
+from latticework.sampling.tuning.auto import (
+    CANDIDATES,
+    SamplerChoice,
+    choose_sampler,
+    spread_states,
+)
 from latticework.sampling.tuning.pilots import PilotRun, Pilots
 from latticework.sampling.tuning.setup import fit_blocks
 
@@ -94,9 +100,11 @@ def rates_in_turns(model: EnergyModel, contenders: dict[str, Sampler]) -> dict[s
     for doubling in range(DOUBLINGS + 1):
         turn = TURN.part(2**doubling)
         runs: dict[str, list[PilotRun]] = {name: [] for name in contenders}
+        x = None
         for _ in range(1 + TURNS):
             for name, sampler in contenders.items():
-                runs[name].append(pilots.measure(name, sampler, turn))
+                runs[name].append(pilots.measure(name, sampler, turn, x))
+            x = spread_states([of_name[-1] for of_name in runs.values()])
         # The first turn tells how to space the draws.
         rates = {name: rate_of_turns(turns[1:]) for name, turns in runs.items()}
         winner = max(rates, key=lambda name: rates[name])

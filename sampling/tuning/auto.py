@@ -5,7 +5,9 @@ take part. Successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic Bes
 and Hyperparameter Optimization", AISTATS 2016) gives all the same part of the pilot's budget, keeps
 the better half and repeats this. Candidates whose chains agree come first, by their score:
 the ESS of the worst quantity for a unit of the budget, as in a race. The others stay in the order
-of `CANDIDATES`, because the ESS of chains that stay apart says little. Where the last two disagree
+of `CANDIDATES`, because the ESS of chains that stay apart says little. Each round begins at the
+last states of the survivor whose chains stay furthest apart, so that chains which agree only
+because they began in one mode are found out. Where the last two disagree
 about the target, or the chains of the best may be stuck, replicas at higher temperatures are tried:
 of the best, or of the last two if the best does not mix.
 
@@ -150,8 +152,9 @@ class Contest:
         """The last pilots of the last two, the better one first; of one, if there is no other.
 
         Each round plans with what the earlier ones left; they took longer where other work began.
+        Two candidates have two rounds, because only the second begins at states of both.
         """
-        rounds = max(1, math.ceil(math.log2(len(candidates))))
+        rounds = min(len(candidates), max(2, math.ceil(math.log2(len(candidates)))))
         before, left = self.pilots.spent, list(candidates.items())
         measured: list[PilotRun] = []
         for later in range(rounds, 0, -1):
@@ -160,9 +163,11 @@ class Contest:
             if measured and not unspent.amount:
                 break
             share = unspent.part(1 / (later * len(left)))
-            measured = [self.pilots.measure(name, sampler, share) for name, sampler in left]
+            x = spread_states(measured[: len(left)])
+            measured = [self.pilots.measure(name, sampler, share, x) for name, sampler in left]
             measured.sort(key=lambda pilot: (not pilot.mixes, -pilot.rate if pilot.mixes else 0.0))
-            left = [(each.name, each.sampler) for each in measured[: math.ceil(len(left) / 2)]]
+            survivors = measured[: max(2, math.ceil(len(left) / 2))]
+            left = [(each.name, each.sampler) for each in survivors]
         return measured[:2]
 
     def _disagreement(self, pilots: Sequence[PilotRun]) -> str:
@@ -197,6 +202,12 @@ class Contest:
             return pilot if pilot.mixes else best
         agrees = pilot.r_hat <= largest_r_hat(self.pilots.setup.chains)
         return pilot if pilot.rate > best.rate or (apart and agrees) else best
+
+
+def spread_states(pilots: Sequence[PilotRun]) -> Tensor | None:
+    """The last states of the pilot whose chains stay furthest apart; None if all chains agree."""
+    apart = [pilot for pilot in pilots if not pilot.mixes and math.isfinite(pilot.r_hat)]
+    return max(apart, key=lambda pilot: pilot.r_hat).last_states if apart else None
 
 
 def summarise(pilot: PilotRun) -> ChainSummary:

@@ -1,4 +1,6 @@
-"""Pilots: short runs of a candidate, each from where its last one ended, and their rates.
+"""Pilots: short runs of a candidate, and their rates.
+
+A pilot goes on from where the candidate's last one ended, unless it is given other states.
 
 A pilot keeps few draws. The first one spreads them over all its steps. A later one knows how fast
 the chains mix: it spaces draws so that one is worth at most `MAX_ESS_PER_DRAW` independent ones,
@@ -34,7 +36,8 @@ TIMED_STEPS, TIMED_BLOCKS = 2, 3  # steps of a block and blocks, which give a fi
 class PilotRun:
     """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain.
 
-    An ESS of as many as there are chains is taken off before, because starts have it.
+    An ESS of as many as there are chains is taken off before, because starts have it. The rate is
+    that of all the candidate's pilots since its chains last stayed apart.
     """
 
     name: str
@@ -43,12 +46,24 @@ class PilotRun:
     r_hat: float
     steps: int
     ess: float = 0.0  # ESS of the worst quantity
+    gained: float = 0.0  # ESS of which `rate` is made
+    cost: float = 0.0  # seconds, or evaluations by each chain, of which `rate` is made
     run: tuning.SampledRun | None = field(default=None, repr=False, compare=False)
 
     @property
     def mixes(self) -> bool:
         """Whether the chains do not stay apart."""
         return self.r_hat <= MAX_PILOT_R_HAT
+
+    @property
+    def last_states(self) -> Tensor | None:
+        """The last state of each chain; None if the budget was too short for a run."""
+        return None if self.run is None else self.run.result.draws[:, -1].contiguous()
+
+    def pool(self, earlier: "PilotRun") -> "PilotRun":
+        """This pilot with the rate of both: one short pilot tells an ESS only roughly."""
+        gained, cost = self.gained + earlier.gained, self.cost + earlier.cost
+        return replace(self, gained=gained, cost=cost, rate=gained / cost)
 
     @property
     def is_doubtful(self) -> bool:
@@ -120,8 +135,13 @@ class Pilots:
         with warnings.catch_warnings(action="ignore", category=AdaptationWarning):
             return run_adaptation(rule, sampler, self.model, x, rng, engine).sampler
 
-    def measure(self, name: str, sampler: Sampler, allowed: Allowance) -> PilotRun:
-        """A pilot of one candidate; its rate is 0 if the budget is too short to tell."""
+    def measure(
+        self, name: str, sampler: Sampler, allowed: Allowance, x: Tensor | None = None
+    ) -> PilotRun:
+        """A pilot of one candidate, from `x` or from where its last one ended.
+
+        Its rate is 0 if the budget is too short to tell.
+        """
         cost, last = self.cost(sampler, allowed.unit), self._last_by_name.get(name)
         steps = int(allowed.amount / cost)
         if allowed.unit == "evaluations":
@@ -131,9 +151,8 @@ class Pilots:
         draws, steps = self._spread_draws(name, sampler, steps)
         pilot = PilotRun(name, sampler, 0.0, math.inf, steps)
         if draws >= tuning.MIN_DRAWS / 2:
-            x = None
-            if last is not None and last.run is not None:
-                x = last.run.result.draws[:, -1].contiguous()
+            if x is None and last is not None:
+                x = last.last_states
             setup = replace(self.setup, max_draws=draws)
             run = setup.sample_run(sampler, steps, self.seed + len(self.runs), x)
             quality = tuning.quality(run.result)
@@ -143,8 +162,12 @@ class Pilots:
                 self._costs[self._cost_key(sampler, "seconds")] = cost
             # Chains that stay apart have an ESS of about their number, which steps do not add to.
             gained = max(0.0, quality.worst - self.setup.chains) + quality.score - quality.worst
-            rate = gained / (run.steps * cost)
-            pilot = PilotRun(name, sampler, rate, quality.r_hat, run.steps, quality.worst, run)
+            pilot = PilotRun(
+                name, sampler, gained / (run.steps * cost), quality.r_hat, run.steps,
+                quality.worst, gained, run.steps * cost, run,
+            )  # fmt: skip
+            if last is not None and last.mixes and pilot.mixes:
+                pilot = pilot.pool(last)
             self._last_by_name[name] = pilot
         self.runs.append(pilot)
         return pilot
