@@ -20,7 +20,8 @@ from torch import Generator
 import latticework as lw
 import workshop.laws.steps as step_laws
 from latticework.samplers import compiled
-from latticework.samplers.compiled import fields, rbm
+from latticework.samplers.compiled import fields, flip_lattice, rbm
+from latticework.samplers.compiled.one_move import OneMoveTwin
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.sampling.checking.check_case import CheckCase, counts
 from latticework.sampling.checking.suite import follow_chains
@@ -61,6 +62,16 @@ def test_steps_follow_the_enumerated_law_where_values_tie(row):
     """A tie that is resolved wrongly is no small error."""
     for sampler, name in engines(row, row.ties):
         follows(sampler, row, name, TARGETS[name], share=0.25)
+
+
+@pytest.mark.slow
+@of_rows(lambda row: row.sampler in (lw.GWG(), lw.LocallyBalanced()) and "lattice" in row.targets)
+def test_lattices_of_too_many_classes_follow_the_law_by_another_kernel(row, monkeypatch):
+    monkeypatch.setattr(flip_lattice, "MOST_CLASSES", 0)
+    for name in ("lattice", "sheet"):
+        twin = find_compiled_kernel(row.sampler, TARGETS[name].model)
+        assert isinstance(twin, OneMoveTwin)
+        follows(twin, row, name, TARGETS[name])
 
 
 @of_rows(lambda row: row.law is not None and row.sampler.exact)

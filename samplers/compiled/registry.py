@@ -53,7 +53,7 @@ ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
     ((GibbsSweep, MetropolisSweep), (LatticeForm,), "sweep_lattice.LatticeSweepTwin"),
     ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
     ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
-    ((GWG, LocallyBalanced), FIELDS, "one_move.OneMoveTwin"),
+    ((GWG, LocallyBalanced), (LatticeForm, *FIELDS), "one_move.OneMoveTwin"),
     ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
     ((HammingBall,), BINARY, "gibbs_blocks.BlockTwin"),
     ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
