@@ -13,6 +13,9 @@ from latticework.sampling.tuning.pilots import PilotRun, Pilots
 pytestmark = pytest.mark.filterwarnings("ignore::latticework.sampling.sample.ConvergenceWarning")
 PATH = lw.Graph([[i, i + 1] for i in range(9)], 0.3)
 
+TWO_MODES = lw.Function(lambda x: 3 * (x.sum(-1) - 10).abs(), lw.Binary(20))
+MODES = torch.tensor([[0.0], [1.0]]).repeat(4, 20)  # a state of each in turns, of eight chains
+
 
 def names_of(model):
     return list(auto.Contest(model, None, 4, "eager", 0).list_candidates())
@@ -104,17 +107,17 @@ def test_a_sampler_that_mixes_is_before_one_that_does_not(monkeypatch):
 
 def test_chains_that_agree_because_they_began_alike_are_found_out(monkeypatch):
     """The first pilot of DMALA begins in one of two modes; those of the others see both."""
-    modes = torch.tensor([[0.0], [1.0]]).repeat(4, 20)
-    model = lw.Function(lambda x: 2 * (x.sum(-1) - 10).abs(), lw.Binary(20))
     measure = Pilots.measure
 
     def measure_from(pilots, name, sampler, allowed, x=None):
         if len(pilots.runs) < auto.MAX_CANDIDATES:
-            x = modes * (name != "dmala")
+            x = MODES * (name != "dmala")
         return measure(pilots, name, sampler, allowed, x)
 
     monkeypatch.setattr(Pilots, "measure", measure_from)
-    choice = auto.Contest(model, None, 8, "eager", 0).choose(100, Allowance(100_000, "evaluations"))
+    choice = auto.Contest(TWO_MODES, None, 8, "eager", 0).choose(
+        100, Allowance(100_000, "evaluations")
+    )
     dmala = [pilot for pilot in choice.pilots if pilot.name == "dmala"]
     assert dmala[0].mixes
     assert not dmala[1].mixes
@@ -134,6 +137,14 @@ def test_a_rate_is_of_all_pilots_since_chains_stayed_apart():
     runs = [frozen.measure("gibbs", lw.Gibbs(), allowed) for _ in range(2)]
     assert not runs[1].mixes
     assert runs[1].cost < 1.5 * runs[0].cost
+
+
+def test_chains_that_gathered_by_chance_are_still_apart():
+    """R-hat of a pilot counts the one before."""
+    allowed = Allowance(4000, "evaluations")
+    pilots = Pilots(TWO_MODES, None, 8, "eager", 0)
+    for x, mixes in ((MODES, False), (0 * MODES, False), (0 * MODES, True)):
+        assert pilots.measure("dmala", lw.DMALA(0.5), allowed, x).mixes == mixes
 
 
 @pytest.mark.parametrize("r_hat", [1.005, 1.05, 1.09])

@@ -37,7 +37,8 @@ class PilotRun:
     """A measured candidate. `rate` is its ESS for each second, or evaluation by each chain.
 
     An ESS of as many as there are chains is taken off before, because starts have it. The rate is
-    that of all the candidate's pilots since its chains last stayed apart.
+    that of all the candidate's pilots since its chains last stayed apart. R-hat is the larger one
+    of this pilot and of it with the one before, because chains may gather by chance.
     """
 
     name: str
@@ -162,8 +163,11 @@ class Pilots:
                 self._costs[self._cost_key(sampler, "seconds")] = cost
             # Chains that stay apart have an ESS of about their number, which steps do not add to.
             gained = max(0.0, quality.worst - self.setup.chains) + quality.score - quality.worst
+            r_hat = quality.r_hat
+            if last is not None and last.run is not None:
+                r_hat = max(r_hat, tuning.quality(last.run.result, run.result).r_hat)
             pilot = PilotRun(
-                name, sampler, gained / (run.steps * cost), quality.r_hat, run.steps,
+                name, sampler, gained / (run.steps * cost), r_hat, run.steps,
                 quality.worst, gained, run.steps * cost, run,
             )  # fmt: skip
             if last is not None and last.mixes and pilot.mixes:

@@ -36,11 +36,12 @@ from latticework.sampling.targets import States, as_model, check_target, why_uns
 from latticework.sampling.tuning.agreement import ChainSummary, disagreements
 from latticework.sampling.tuning.ranking import ranks
 from latticework.sampling.tuning.setup import (
+    MAX_DIAGNOSED_SITES,
     MIN_DRAWS,
     WARM_UP,
     TuningSetup,
-    diagnosed_sites,
     ess_of_worst,
+    evenly_spaced,
     fit_blocks,
     quality,
 )
@@ -215,7 +216,8 @@ class Race:
     def entries(self, x: torch.Tensor) -> torch.Tensor:
         """The entries of states that diagnostics read: `[..., *domain.shape]` -> `[..., n]`."""
         shape = self.model.domain.shape
-        return x.index_select(-len(shape), diagnosed_sites(shape[0])).flatten(-len(shape))
+        sites = evenly_spaced(shape[0], MAX_DIAGNOSED_SITES)
+        return x.index_select(-len(shape), sites).flatten(-len(shape))
 
     def names(self) -> list[str]:
         """The name of each of `entries`: `x[3]`, or `x[3, 1]` of a site's value 1."""

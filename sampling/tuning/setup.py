@@ -314,12 +314,17 @@ def quality(*results: SampleResult) -> Quality:
     A site at which all draws of all chains are alike is left out: its law may be that narrow, and
     chains that start at random states are not stuck at one value. R-hat is infinite and the ESS 0
     if a site or the log-probability is constant within every chain and differs between chains.
-    R-hat is infinite too if a chain never moved while others did.
+    R-hat is infinite too if a chain never moved while others did. A result with more draws than
+    another one counts with as many, evenly spaced.
     """
-    draws = torch.cat([result.draws for result in results])
-    draws = draws[:, :, diagnosed_sites(draws.shape[2])].flatten(2)
+    length = min(result.log_prob.shape[1] for result in results)
+    kept = [evenly_spaced(result.log_prob.shape[1], length) for result in results]
+    draws = torch.cat([result.draws[:, rows] for result, rows in zip(results, kept, strict=True)])
+    draws = draws[:, :, evenly_spaced(draws.shape[2], MAX_DIAGNOSED_SITES)].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
-    log_prob = torch.cat([result.log_prob for result in results]).unsqueeze(-1)
+    log_prob = torch.cat(
+        [result.log_prob[:, rows] for result, rows in zip(results, kept, strict=True)]
+    ).unsqueeze(-1)
     site_mixing = mixing(draws[:, :, ~still].numpy())
     energy = mixing(log_prob.numpy())
     flat = bool(log_prob.min() == log_prob.max())
@@ -359,8 +364,6 @@ def ess_of_worst(runs: Sequence[Quality]) -> list[float]:
     return np.where(np.isnan(chosen) | (worst == 0), worst, chosen).tolist()
 
 
-def diagnosed_sites(sites: int) -> torch.Tensor:
-    """The sites that diagnostics read: all, or MAX_DIAGNOSED_SITES of them evenly spaced."""
-    if sites <= MAX_DIAGNOSED_SITES:
-        return torch.arange(sites)
-    return torch.linspace(0, sites - 1, MAX_DIAGNOSED_SITES).long()
+def evenly_spaced(size: int, most: int) -> torch.Tensor:
+    """The numbers below `size`: all, or `most` of them evenly spaced."""
+    return torch.arange(size) if size <= most else torch.linspace(0, size - 1, most).long()
