@@ -160,13 +160,18 @@ def describe(table: pd.DataFrame) -> str:
         ratios += of_target
         if min(of_target) < HALF:
             low.append(target)
-    names = f": {', '.join(low)}" if low else ""
+    if low:
+        line = (
+            f"On {len(low)} of {len(table)} targets, at least one of {len(SEEDS)} calls chose a "
+            f"sampler of less than half of the best one's ESS a second: {', '.join(low)}."
+        )
+    else:
+        line = (
+            f"All {len(SEEDS)} calls on each of {len(table)} targets chose a sampler of at least "
+            "half of the best one's ESS a second."
+        )
     mean = geometric_mean(max(ratio, 0.01) for ratio in ratios)
-    line = (
-        f"On {len(low)} of {len(table)} targets, at least one of {len(SEEDS)} calls chose a "
-        "sampler of less than half of the best one's ESS a second"
-        f"{names}. The geometric mean of the ratios is {mean:.2f}."
-    )
+    line += f" The geometric mean of the ratios is {mean:.2f}."
     measured = set(table["target"])
     missing = [f"`{name}`" for name in references().index if f"`{name}`" not in measured]
     if missing:
