@@ -167,7 +167,7 @@ def describe(table: pd.DataFrame) -> str:
         )
     else:
         line = (
-            f"All {len(SEEDS)} calls on each of {len(table)} targets chose a sampler of at least "
+            f"On all {len(table)} targets, each of {len(SEEDS)} calls chose a sampler of at least "
             "half of the best one's ESS a second."
         )
     mean = geometric_mean(max(ratio, 0.01) for ratio in ratios)
