@@ -10,6 +10,7 @@ from fakes import fake, noise
 from judged_records import FAILS, HOLDS, OPEN, SEEDS, judge_claim, the
 from made_records import MADE
 from made_records.langevin_learning import network
+from snapshot import judged
 
 from latticework.experiments.papers.claims.claim import Claim, Fresh
 from latticework.experiments.papers.claims.compare import (
@@ -17,7 +18,8 @@ from latticework.experiments.papers.claims.compare import (
     margin_above,
 )
 from latticework.experiments.papers.claims.evidence import find_cheapest
-from latticework.experiments.papers.claims.ledger import CLAIMS, GROUPS, Pool, judge
+from latticework.experiments.papers.claims.failures import list_failures, load_failures
+from latticework.experiments.papers.claims.ledger import CLAIMS, DLP, GROUPS, RATES, Pool, judge
 from latticework.experiments.papers.claims.readings import (
     by_seed,
     last_value,
@@ -187,6 +189,17 @@ def test_a_command_judges_one_claim(name, lines, tmp_path, capsys):
     assert f"{name}: " in capsys.readouterr().out
     with pytest.raises(SystemExit, match="not a claim"):
         main(["nothing"])
+
+
+def test_every_claim_of_the_papers_that_does_not_hold_has_a_reason():
+    failing = set()
+    for entry in judged():
+        if entry.verdict is FAILS and entry.claim.group in (DLP, RATES):
+            failing.add(entry.claim.name)
+    assert {entry.claim.name for entry, _ in list_failures(judged())} == failing
+    assert load_failures().keys() <= {claim.name for claim in CLAIMS}
+    known = {"the paper", "settings", "this reproduction"}
+    assert {failure.about for failure in load_failures().values()} <= known
 
 
 def test_claims_are_counted_by_paper_and_ours_apart():

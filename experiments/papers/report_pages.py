@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import latticework.experiments.papers.claims.sensitivity as sensitivity
 import latticework.experiments.papers.report_content as report_content
+from latticework.experiments.papers.claims.failures import list_failures
 from latticework.experiments.papers.claims.ledger import Entry
 from latticework.experiments.papers.claims.verdict import Number, Verdict
 from latticework.experiments.papers.draw import write_table
@@ -279,6 +280,7 @@ def fill_template(template: str, **values: Any) -> str:
     environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined)
     environment.filters |= {
         "changes": sensitivity.list_changes,
+        "failures": list_failures,
         "classes": CLASSES.__getitem__,
         "fresh": _fresh,
         "number": format_estimate,

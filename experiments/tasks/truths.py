@@ -12,6 +12,7 @@ from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
 from latticework.models.base import EnergyModel
+from latticework.models.references.catalogue import reference
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
@@ -21,6 +22,11 @@ from latticework.sampling.metrics import Reference
 def exact(model: EnergyModel, run: Run) -> Reference:
     """Exact means, for models that can be summed exactly (see sampling.exact)."""
     return Reference(mean=exact_moments(model).mean.float().to(run.device))
+
+
+def known(model: EnergyModel, run: Run, *, name: str) -> Reference:
+    """The exact means of the reference target `name`, whose model `model` is."""
+    return Reference(mean=reference(name).mean.float().to(run.device))
 
 
 def symmetric(model: EnergyModel, run: Run) -> Reference:

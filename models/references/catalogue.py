@@ -6,7 +6,7 @@ NAME.npz: the parameters and the draws. `python -m workshop.references NAME` wri
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
-from latticework.models.domains import Categorical, Domain
+from latticework.models.domains import Categorical, Domain, Integer
 from latticework.models.references.comparison import compare
 from latticework.models.references.constraints import CONSTRAINTS
 from latticework.models.references.definition import Arrays, Definition
@@ -124,9 +124,19 @@ def reference(name: str) -> ReferenceTarget:
     return ReferenceTarget(name, card, DEFINITIONS[name], arrays)
 
 
-def reference_model(name: str) -> EnergyModel:
-    """The model of a reference target: `model=reference model.name=...`."""
-    return reference(name).model
+def reference_model(name: str, window: int | None = None) -> EnergyModel:
+    """The model of a reference target: `model=reference model.name=...`.
+
+    On integers, `window` is how far a proposal may move a site. Raises ValueError if it is given
+    for another domain.
+    """
+    model = reference(name).model
+    if window is None:
+        return model
+    if not isinstance(model.domain, Integer):
+        raise ValueError(f"window={window} needs a target on integers; {name} has {model.domain}")
+    model.domain = replace(model.domain, window=window)
+    return model
 
 
 def references() -> "pd.DataFrame":

@@ -69,6 +69,25 @@ def draws(biased: str = "") -> list[Record]:
     return records
 
 
+def unbounded(biased: int = 0, wide: float = -1.0) -> list[Record]:
+    """Errors that fall as those of independent draws, but for the `biased` window.
+
+    `wide` is added to the logarithm of the error of windows above 1.
+    """
+    steps = np.array([100.0, 1_000.0, 10_000.0])
+    records = []
+    for window in (1, 2, 4):
+        for seed in SEEDS:
+            error = np.array([9.0, 0.0, 0.0]) + noise(seed)  # the first reading does not count
+            if window != biased:
+                error = error - np.log(steps) / 2
+            table = {"step": steps, "log_rmse": error + wide * (window > 1)}
+            records.append(
+                fake(table, sampler="dmala", seed=seed, config={"model": {"window": window}})
+            )
+    return records
+
+
 def preconditioned(
     column: str, scaled: float = -6.0, plain: float = -0.3, other: float = -9.0
 ) -> list[Record]:
@@ -295,6 +314,8 @@ MADE: dict[str, Made] = {
     "fig4-seconds-compiled": Made(rbm, {**NEARER, **SLOWER}),
     "fig9-mediocre": Made(images, each(("omniglot_dula", "caltech_dula"), 0.01)),
     "appB-law": Made(draws, {name: {"biased": name} for name in ("dmala", "dula")}),
+    "appC-means": Made(unbounded, {f"window {w}": {"biased": w} for w in (1, 2, 4)}),
+    "appC-windows": Made(unbounded, {"wider windows": {"wide": 1.0}}),
     "appD-acceptance": Made(term, {
         **each(("with_term",), 0.2), **each(("with_term",), 1.2),
         **each(("without",), 2e-5), **each(("without",), 2e-4),

@@ -235,6 +235,16 @@ LANGEVIN_CLAIMS = (
     Claim("appB-law", "appB", "categorical_toy",
         "On one-hot states, draws of DMALA tend to the target, and those of DULA to its own law",
         f"{DLP}, Appendix B", langevin_theory.app_b, own_reading=True, fresh=ADDED),
+    *(
+        Claim(f"appC-{name}", "appC", "unbounded", f"On {{0, 1, 2, ...}}^10 {words}",
+            f"{DLP}, Appendix C", measure, own_reading=True)
+        for name, words, measure in (
+            ("means", "the means of DMALA tend to the exact ones with a proposal window of 1, 2 "
+             "and 4", langevin_theory.app_c_means),
+            ("windows", "windows of 2 and 4 have a smaller error of DMALA's means than a window of "
+             "1 after as many steps", langevin_theory.app_c_windows),
+        )
+    ),
     Claim("appD-acceptance", "appD", "rbm_step_term",
         "DMALA accepts 51 % of its moves on the RBM, and 0.005 % without the step-size term",
         f"{DLP}, Appendix D", langevin_rbm.app_d),

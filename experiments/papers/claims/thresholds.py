@@ -35,7 +35,7 @@ class Threshold:
         return f"a factor of {self.size:.3g}" if self.is_factor else f"{self.size:.3g}"
 
     def value(self) -> float:
-        """The size, halved or doubled within `scaled`."""
+        """The size, halved or doubled within `scale_thresholds`."""
         used, scale = USED.get(), SCALE.get()
         if used is not None:
             used.add(self)
