@@ -59,7 +59,7 @@ def test_seeds_share_a_group_and_settings_do_not():
 
 def test_a_target_that_differs_is_named_even_where_the_samplers_do():
     records = [fake(sampler="gwg", config=ising(0.1)), fake(sampler="dula", config=ising(0.3))]
-    assert labels(groups(records)) == ["GWG-1, model.coupling 0.1", "DULA, model.coupling 0.3"]
+    assert labels(groups(records)) == ["GWG-1, coupling 0.1", "DULA, coupling 0.3"]
     # what a sampler has of its own, such as its number of steps, is not
     steps = [{"task": {"steps": 5}}, {"task": {"steps": 9}}]
     records = [fake(sampler=s, config=c) for s, c in zip(("gwg", "dula"), steps, strict=True)]
@@ -78,7 +78,7 @@ def test_runs_before_and_after_a_file_was_replaced_are_not_averaged():
     same = runs((0, "a"), (1, "a"), (2, None))  # older records do not say
     assert labels(groups(same)) == ["GWG-1"]
     mixed = runs((0, "a"), (0, "b"), (1, "b"))
-    assert labels(groups(mixed)) == ["GWG-1, model.loaded a", "GWG-1, model.loaded b"]
+    assert labels(groups(mixed)) == ["GWG-1, loaded a", "GWG-1, loaded b"]
     with pytest.raises(UnlikeRecordsError, match=r"model\.loaded \(a, b\)"):
         require_one_setting(mixed)
     # another model seed makes another model, and another setting may

@@ -81,7 +81,8 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
         for index, part in enumerate(siblings):
             differences = []
             for key in keys:
-                differences.append(f"{key.removeprefix('sampler.')} {texts[key][part.value(key)]}")
+                name = key.removeprefix("sampler.").removeprefix("model.")
+                differences.append(f"{name} {texts[key][part.value(key)]}")
             label = ", ".join(differences)
             result.append(Group(sampler, label, part.records, index, len(siblings)))
     return result
