@@ -11,7 +11,7 @@ READY_BENCH := .venv/.installed-bench
 READY_DOCS := .venv/.installed-docs
 READY_RELEASE := .venv/.installed-release
 
-.PHONY: help demo test test-quick test-all test-avx2 test-slurm lint docs mutants quick paper report bench references data release packages clean
+.PHONY: help demo test test-quick test-kernels test-all test-avx2 test-slurm lint docs mutants quick paper report bench references data release packages clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test: $(READY_DEV) ## run the quick tests that an uncommitted change can reach; 
 	@changed=$$(PYTHONPATH=src:. $(BIN)/python -m workshop.changed_tests) && $(PYTEST) $(QUICK) $$changed
 test-quick: $(READY_DEV) ## run all quick tests; one thread for each of the two workers
 	@$(PYTEST) $(QUICK)
+KERNELS := $(addprefix tests/test_,kernels.py kernel_rules.py compiled.py compiled_lattice.py same_law.py)
+test-kernels: $(READY_DEV) ## run the slow tests of compiled kernels, which compile each of them
+	@$(PYTEST) -m "slow and not gpu" $(KERNELS)
 test-all: $(READY_DEV) ## run all tests
 	@$(PYTEST)
 
