@@ -205,7 +205,6 @@ TOLD: dict[str, dict[float, str]] = {  # what a note types beside these, and who
     "log-z": {1.36: "0.6 over the critical coupling", 2.72: "1.2 over the critical coupling"},
     "rates-cost": {1.6: "784 x 500 weights of four bytes, in MB"},
     "rates-fig1": {10_000: "the samples of scale=paper"},
-    "rates-fig2": {500_000: "the samples of scale=paper"},
     "rates-fig3": {20_000: "the samples of scale=paper", 99: "the rows of log(20,000 / 99)"},
     "table1": {95: "per cent of an interval", 784: "the pixels", 2_307: "Caltech's test rows"},
     "table1-later": {20: "the chains of scale=paper", 50_000: "the betas of scale=paper"},

@@ -15,7 +15,7 @@ FILE = Path(__file__).with_name("failures.yaml")
 
 @dataclass(frozen=True)
 class Failure:
-    """What the verdict on a claim is about, and why it is so."""
+    """The reason of a verdict, and what it is about."""
 
     about: str  # "the paper", "settings" that it does not state, or "this reproduction"
     why: str
