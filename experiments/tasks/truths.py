@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 from latticework.experiments.runs.errors import ConfigurationError
 from latticework.experiments.runs.run import Run
 from latticework.experiments.runs.storage import artifact_spec, load_or_make_artifact
+from latticework.models.abilities import KnownTarget
 from latticework.models.base import EnergyModel
-from latticework.models.references.catalogue import reference
 from latticework.samplers.base import Sampler
 from latticework.sampling.chain import run_chain
 from latticework.sampling.exact import exact as exact_moments
@@ -24,9 +24,9 @@ def exact(model: EnergyModel, run: Run) -> Reference:
     return Reference(mean=exact_moments(model).mean.float().to(run.device))
 
 
-def known(model: EnergyModel, run: Run, *, name: str) -> Reference:
-    """The exact means of the reference target `name`, whose model `model` is."""
-    return Reference(mean=reference(name).mean.float().to(run.device))
+def known(model: EnergyModel, run: Run, *, target: KnownTarget) -> Reference:
+    """The exact means of a reference target, whose model `model` is."""
+    return Reference(mean=target.mean.float().to(run.device))
 
 
 def symmetric(model: EnergyModel, run: Run) -> Reference:
