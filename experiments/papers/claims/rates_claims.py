@@ -10,9 +10,8 @@ from latticework.experiments.papers.claims import (
     rates_tradeoffs,
     rates_training,
 )
-from latticework.experiments.papers.claims.claim import RATES, Claim, claim_about, fresh_from
+from latticework.experiments.papers.claims.claim import RATES, Claim, claim_about
 
-STEPS = fresh_from(3, "the models that were added after a look at the first three")
 TRAINED = (  # RBMs of bags of words: name's end, experiment, words, seed that chose settings
     ("", "rates_fig3_words", "", 0),
     ("-slow", "rates_fig3_words_slow", " (models trained at a tenth of our learning rate)", None),
@@ -79,8 +78,7 @@ RATES_CLAIMS = (
         ISL(f"step{end}",
             f"On {data}, the best step size of rates-FPCD in the long run is 10 to 100 times below "
             "that of rates-herding",
-            rates_step_sizes.step_size_ratio, experiment=f"rates_step_sizes{end.replace('-', '_')}",
-            tuning_seed=0 if end else None, fresh=STEPS if end else None)
+            rates_step_sizes.step_size_ratio, experiment=f"rates_step_sizes{end.replace('-', '_')}")
         for end, data in DIGITS
     ),
     ISL("long",
@@ -89,8 +87,7 @@ RATES_CLAIMS = (
         partial(rates_step_sizes.long_run, level=True), experiment="rates_step_sizes"),
     ISL("long-mnist",
         "On MNIST, rates-FPCD ends above rates-herding, each with its best step size in the long "
-        "run", rates_step_sizes.long_run, experiment="rates_step_sizes_mnist", tuning_seed=0,
-        fresh=STEPS),
+        "run", rates_step_sizes.long_run, experiment="rates_step_sizes_mnist"),
     ISL("regardless-rates",
         "On USPS rates-FPCD and rates-herding are above sample penalization and Gibbs regardless "
         "of the trained model",
