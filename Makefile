@@ -14,7 +14,7 @@ READY_RELEASE := .venv/.installed-release
 .PHONY: help demo test test-quick test-kernels test-all test-avx2 test-slurm lint docs mutants quick paper report bench references data release packages clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z][a-z0-9% -]*):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: $(READY) ## DMALA on an RBM of MNIST in a minute or two: numbers, records, figures
 	@echo "DMALA samples an RBM of MNIST digits: a minute or two, then a table and two figures"
