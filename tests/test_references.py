@@ -17,6 +17,7 @@ from latticework.models.references.catalogue import (
     pack_codes,
     parameters_of,
     read_card,
+    reference_model,
     unpack,
 )
 from latticework.sampling.perfect import couple_from_the_past
@@ -318,3 +319,14 @@ def test_the_page_shows_the_cards():
     text = (ROOT / "docs/references.md").read_text()
     assert page.refresh(text) == text
     assert page.refresh(text.replace("| `asia` | 6", "| `asia` | 7")) == text
+
+
+def test_a_window_is_of_one_model_and_needs_integers():
+    """Runs of one process have each its own window."""
+    wide = reference_model("poisson_ring_10", window=4)
+    x = wide.domain.uniform(5, torch.Generator().manual_seed(0))
+    own = reference_model("poisson_ring_10")
+    assert (wide.domain.window, own.domain.window) == (4, 1)
+    assert torch.equal(wide.log_prob(x), own.log_prob(x))
+    with pytest.raises(ValueError, match="window=2 needs a target on integers"):
+        reference_model("sk_20", window=2)
