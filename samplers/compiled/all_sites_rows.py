@@ -68,8 +68,9 @@ def propose_rows(f, planes_at, x, source, target, words, seeds, seed, changes, s
     for at in range(0, 8 * words, BYTES):
         number = count_all(f, x, source, at)
         old, place = load_vector(x, source + at), planes_at + at // BYTES * f.stride
-        flips, state = decide_lanes(f.planes, place, plane, f.terms, True, old, number, state)
-        flips = flips & load_vector(f.masks, at)
+        mask = load_vector(f.masks, at)
+        flips, state = decide_lanes(f.planes, place, plane, f.terms, True, old, number, mask, state)
+        flips = flips & mask
         store_vector(x, target + at, old ^ flips)
         count = count_bits(flips)
         if summed:

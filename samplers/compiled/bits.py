@@ -38,6 +38,7 @@ from latticework.samplers.compiled.vectors import (
 )
 
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
+LATE_PLANES = 4  # of the others, compared at once: a divisor of their number
 CERTAIN = PLANES  # the plane of lanes at 0 that change for certain; the next: lanes at 1
 STORED_PLANES = PLANES + 2
 TERMS = (5, 8, 16)  # a polynomial has so many, one for each number of neighbours
@@ -212,10 +213,10 @@ def evaluate_plane(planes, at, terms, valued, old, number):
 
 
 @lean
-def compare_first(planes, at, plane, terms, valued, old, number, state):
-    """`decide_lanes` by the first planes: the lanes below in these, and those that are equal."""
+def compare_first(planes, at, plane, terms, valued, old, number, wanted, state):
+    """`decide_lanes` by the first planes: the lanes below in these, and equal ones that are wanted."""
     less = repeat_word(np.uint64(0))
-    equal = ~less
+    equal = wanted
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
         place = at + (FIRST_PLANES - 1 - k) * plane
@@ -227,31 +228,32 @@ def compare_first(planes, at, plane, terms, valued, old, number, state):
 
 
 @lean
-def decide_lanes(planes, at, plane, terms, valued, old, number, state):
+def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
     """1 in the lanes whose random number is below their p, and the generators' state after that.
 
-    Planes begin at byte `at` and are `plane` bytes apart.
+    Planes begin at byte `at` and are `plane` bytes apart. Lanes that are not `wanted` may be wrong.
     """
     # The usual cases have loops of their own, without branches.
     if terms > TERMS[1]:
-        less, equal, state = compare_first(planes, at, plane, terms, valued, old, number, state)
+        less, equal, state = compare_first(planes, at, plane, terms, valued, old, number, wanted, state)
     elif terms > TERMS[0] and valued:
-        less, equal, state = compare_first(planes, at, plane, TERMS[1], True, old, number, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[1], True, old, number, wanted, state)
     elif terms > TERMS[0]:
-        less, equal, state = compare_first(planes, at, plane, TERMS[1], False, old, number, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[1], False, old, number, wanted, state)
     elif valued:
-        less, equal, state = compare_first(planes, at, plane, TERMS[0], True, old, number, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[0], True, old, number, wanted, state)
     else:
-        less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, wanted, state)
     if has_bits(equal):
         k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
         while k < PLANES and has_bits(equal):
-            v = v + repeat_word(GOLDEN)
-            u = mix_words(v)
-            t = evaluate_plane(planes, at + k * plane, terms, valued, old, number)
-            less = less | (equal & t & ~u)
-            equal = equal & ~(t ^ u)
-            k += 1
+            for _ in range(LATE_PLANES):  # so that the loop seldom turns twice
+                v = v + repeat_word(GOLDEN)
+                u = mix_words(v)
+                t = evaluate_plane(planes, at + k * plane, terms, valued, old, number)
+                less = less | (equal & t & ~u)
+                equal = equal & ~(t ^ u)
+                k += 1
     return less, state
 
 
@@ -282,9 +284,9 @@ def decide_both(planes, at, plane, terms, low, high, state):
 
 
 @lean
-def update_lanes(flips, planes, at, plane, terms, valued, old, number, state):
+def update_lanes(flips, planes, at, plane, terms, valued, old, number, wanted, state):
     """The new values, and the generators' state. What is decided is the value, or if it `flips`."""
-    new, state = decide_lanes(planes, at, plane, terms, valued, old, number, state)
+    new, state = decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state)
     if flips:
         rise = evaluate_terms(planes, at + CERTAIN * plane, terms, number)
         fall = evaluate_terms(planes, at + (CERTAIN + 1) * plane, terms, number)

@@ -55,10 +55,11 @@ def update_columns(f, flips, planes_at, x, seeds, seed, moved):
                 v = v ^ load_vector(f.signs, 8 * k)
             n0, n1, n2 = add_bit(n0, n1, n2, v)
         old, place = load_vector(x, at), planes_at + f.planes_at[g]
+        number, real = (n0, n1, n2, zero), load_vector(f.real, at)
         new, state = update_lanes(
-            flips, f.planes, place, plane, f.terms, valued, old, (n0, n1, n2, zero), state
+            flips, f.planes, place, plane, f.terms, valued, old, number, real, state
         )
-        differ = (new ^ old) & load_vector(f.real, at)
+        differ = (new ^ old) & real
         store_vector(x, at, old ^ differ)
         store_vector(moved, at, differ)
 

@@ -63,10 +63,12 @@ def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed
     for at in range(0, 8 * words, BYTES):
         number = count_all(f, x, source, at)
         old, place = load_vector(x, target + at), planes_at + at // BYTES * f.stride
+        mask = wanted = load_vector(f.masks, first + at)
+        if f.paired:
+            wanted = mask | load_vector(f.masks, size - first + at)
         new, state = update_lanes(
-            flips, f.planes, place, plane, f.terms, valued, old, number, state
+            flips, f.planes, place, plane, f.terms, valued, old, number, wanted, state
         )
-        mask = load_vector(f.masks, first + at)
         if not f.paired:
             new = select_bits(mask, new, old)
         store_vector(x, target + at, new)
