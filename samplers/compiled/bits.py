@@ -213,10 +213,10 @@ def evaluate_plane(planes, at, terms, valued, old, number):
 
 
 @lean
-def compare_first(planes, at, plane, terms, valued, old, number, wanted, state):
-    """`decide_lanes` by the first planes: the lanes below in these, and equal ones that are wanted."""
+def compare_first(planes, at, plane, terms, valued, old, number, state):
+    """`decide_lanes` by the first planes: the lanes below in these, and the equal ones."""
     less = repeat_word(np.uint64(0))
-    equal = wanted
+    equal = ~less
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
         place = at + (FIRST_PLANES - 1 - k) * plane
@@ -235,15 +235,16 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
     """
     # The usual cases have loops of their own, without branches.
     if terms > TERMS[1]:
-        less, equal, state = compare_first(planes, at, plane, terms, valued, old, number, wanted, state)
+        less, equal, state = compare_first(planes, at, plane, terms, valued, old, number, state)
     elif terms > TERMS[0] and valued:
-        less, equal, state = compare_first(planes, at, plane, TERMS[1], True, old, number, wanted, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[1], True, old, number, state)
     elif terms > TERMS[0]:
-        less, equal, state = compare_first(planes, at, plane, TERMS[1], False, old, number, wanted, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[1], False, old, number, state)
     elif valued:
-        less, equal, state = compare_first(planes, at, plane, TERMS[0], True, old, number, wanted, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[0], True, old, number, state)
     else:
-        less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, wanted, state)
+        less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, state)
+    equal = equal & wanted
     if has_bits(equal):
         k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
         while k < PLANES and has_bits(equal):
