@@ -25,7 +25,7 @@ from latticework.samplers.fused_state import (
 from latticework.samplers.held import reachable_values
 from latticework.samplers.inductor import (
     INDUCTOR_OPTIONS,
-    SMALL_PRODUCTS,
+    PRODUCTS,
     NotFusedError,
     require_compiler,
     use_private_folder,
@@ -142,7 +142,7 @@ class CompiledBlock:
         tape = torch.zeros(self.steps, self.numbers, dtype=torch.float64)
         out = [leaf.new_empty(self.steps, *leaf.shape) for leaf in each]
         given: list[Any] = [*leaves, tape, *self._tensors(), *out]
-        graph = make_fx(block, SMALL_PRODUCTS, tracing_mode="fake")(*given)
+        graph = make_fx(block, PRODUCTS, tracing_mode="fake")(*given)
         try:
             # PyTorch's cache would else give code for AVX-512 to a process limited to AVX2, which
             # crashes: the width is an option, and options are part of the cache's key.

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from latticework.models.matmul import mkl_is_slow, onednn
 from latticework.samplers.compiled.folders import cache_root, fault_of
 
 log = logging.getLogger(__name__)
@@ -25,21 +26,43 @@ INDUCTOR_OPTIONS = {
     "cpp_wrapper": True,
     "aot_inductor.allow_stack_allocation": True,
 }
+# The compiled code calls Python for a product by oneDNN, which takes as long as so many.
+MIN_ONEDNN_MULTIPLICATIONS = 4_000_000
+_library = torch.library.Library("latticework", "FRAGMENT")
+_library.define("product(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
+_library.impl("product", onednn, "CPU")
+
+
+@torch.library.register_fake("latticework::product", lib=_library)
+def _shape_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty(len(x), weight.shape[1])
 
 
 def _product(
-    bias: Tensor | float, x: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
+    bias: Tensor | None, x: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """`beta` bias + `alpha` x W by loops that Inductor fuses; NotImplemented for large products."""
-    if x.numel() * weight.shape[-1] > MAX_LOOP_MULTIPLICATIONS:
-        return NotImplemented
-    product = (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2)
-    return (product if alpha == 1 else alpha * product) + (bias if beta == 1 else beta * bias)
+    """`beta` bias + `alpha` x W by the fastest code; NotImplemented where that is Inductor's call.
+
+    Small products are loops that Inductor fuses. Large ones are left to oneDNN where MKL is slow:
+    Inductor itself gives it constant weights only.
+    """
+    multiplications = x.numel() * weight.shape[-1]
+    if multiplications <= MAX_LOOP_MULTIPLICATIONS:
+        product = (x.unsqueeze(-1) * weight.unsqueeze(-3)).sum(-2)
+        product = product if alpha == 1 else alpha * product
+        if bias is None:
+            return product
+        return product + (bias if beta == 1 else beta * bias)
+    is_large = multiplications >= MIN_ONEDNN_MULTIPLICATIONS and x.dtype == torch.float32
+    is_affine = x.dim() == 2 and (bias is None or bias.dim() == 1) and alpha == beta == 1
+    if is_large and is_affine and mkl_is_slow():
+        return torch.ops.latticework.product(x, weight, bias)
+    return NotImplemented
 
 
-SMALL_PRODUCTS: dict[Any, Callable] = {
-    torch.ops.aten.mm.default: partial(_product, 0),
-    torch.ops.aten.bmm.default: partial(_product, 0),
+PRODUCTS: dict[Any, Callable] = {
+    torch.ops.aten.mm.default: partial(_product, None),
+    torch.ops.aten.bmm.default: partial(_product, None),
     torch.ops.aten.addmm.default: _product,
 }
 

@@ -15,7 +15,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.distributions import Tape, normal_like, random_integers
-from latticework.samplers import fused_block
+from latticework.samplers import fused_block, inductor
 from latticework.samplers.compiled.philox import fill_units, step_keys
 from latticework.samplers.fused import Fused
 from latticework.samplers.fused_recording import record_step
@@ -148,6 +148,63 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     names = {str(node.target) for node in graph.graph.nodes}
     assert "aten.addmm.default" in names
     assert not any("mkldnn" in name for name in names)
+
+
+PRODUCT_ROWS = {  # bias, and whether oneDNN takes the product: 60 rows, 50 terms, 40 columns
+    "no bias": (None, {}, True),
+    "a bias a column": ((40,), {}, True),
+    "a bias for all entries": ((60, 40), {}, False),
+    "a multiple": ((40,), {"alpha": 2.0}, False),
+    "double precision": ((40,), {"dtype": torch.float64}, False),
+    "few multiplications": ((40,), {"least": 10**9}, False),
+    "a processor whose AVX-512 MKL uses": ((40,), {"slow": False}, False),
+}
+
+
+@pytest.mark.parametrize("case", PRODUCT_ROWS)
+def test_large_products_of_compiled_steps_are_those_of_onednn(case, monkeypatch):
+    shape, given, taken = PRODUCT_ROWS[case]
+    given = dict(given)
+    monkeypatch.setattr(inductor, "MAX_LOOP_MULTIPLICATIONS", 1000)
+    monkeypatch.setattr(inductor, "MIN_ONEDNN_MULTIPLICATIONS", given.pop("least", 2000))
+    slow = given.pop("slow", True)
+    monkeypatch.setattr(inductor, "mkl_is_slow", lambda: slow)
+    dtype, rng = given.pop("dtype", torch.float32), Generator().manual_seed(5)
+    x, weight = (torch.randn(*s, generator=rng, dtype=dtype) for s in ((60, 50), (50, 40)))
+    if shape is None:
+        made = inductor.PRODUCTS[torch.ops.aten.mm.default](x, weight)
+        expected = x @ weight
+    else:
+        bias = torch.randn(*shape, generator=rng, dtype=dtype)
+        made = inductor.PRODUCTS[torch.ops.aten.addmm.default](bias, x, weight, **given)
+        expected = torch.addmm(bias, x, weight, **given)
+    assert (made is not NotImplemented) == taken
+    if taken:
+        torch.testing.assert_close(made, expected)
+
+
+@pytest.mark.slow
+def test_compiled_steps_with_products_of_onednn_make_the_decisions_of_eager_ones(monkeypatch):
+    """Both products of block Gibbs, where their weights change between two blocks."""
+    monkeypatch.setattr(inductor, "MIN_ONEDNN_MULTIPLICATIONS", 100_000)
+    monkeypatch.setattr(inductor, "mkl_is_slow", lambda: True)
+    torch.manual_seed(0)
+    model = lw.RBM(96, 64)
+    kernel, rng = Fused(lw.BlockGibbs()), Generator().manual_seed(7)
+    with torch.no_grad():
+        x = model.domain.uniform(100, Generator().manual_seed(6))
+        state = kernel.init(x, model)
+        block = kernel.compile(state, model)
+        assert block.steps < 10
+        for _ in range(10):
+            x, tape = state.x.clone(), None
+            if int(state.made) == len(state.infos[0]):
+                model.weight.add_(0.01)
+            state, _ = kernel.step(state, model, rng)
+            row = (int(state.made) - 1) % block.steps
+            tape = block.tape[0][row * block.numbers :][: block.numbers].clone()
+            eager, _ = lw.BlockGibbs().step(lw.BlockGibbs().at(x, model), model, Tape(tape))
+            assert (eager.x == state.x).float().mean() > 0.999  # rounding may turn a decision
 
 
 # The law.
