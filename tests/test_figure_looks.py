@@ -213,3 +213,20 @@ def test_the_legend_takes_no_room_of_the_panels_and_little_of_the_figure():
     assert figure.axes[0].get_tightbbox().y0 > box.y1
     boxes = [name.get_bbox_patch().get_window_extent() for name in ax.texts]
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_a_name_in_the_panel_lies_on_no_other_line():
+    """One line ends where the peak of another is; a name beside the panel stays at its end."""
+    figure, ax = style.new_figure()
+    ax.plot([0, 1, 2], [5, 5.1, 5], label="rates-FPCD")
+    ax.plot([1, 2.6, 4], [0, 5, 3], label="rates-herding")
+    line_names.label_lines_and_legend(figure, "Mean.")
+    figure.canvas.draw()
+    inner, outer = ax.texts
+    box = inner.get_window_extent()
+    at = np.linspace(1, 4, 500)
+    peak = ax.transData.transform(np.column_stack((at, np.interp(at, [1, 2.6, 4], [0, 5, 3]))))
+    assert box.x0 < ax.transData.transform((2.6, 5))[0] < box.x1
+    assert not any(box.contains(*point) for point in peak)
+    middle = (outer.get_window_extent().y0 + outer.get_window_extent().y1) / 2
+    assert abs(middle - ax.transData.transform((4, 3))[1]) < 2

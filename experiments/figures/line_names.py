@@ -22,6 +22,8 @@ LABEL_CHARACTERS = 24  # characters of a line of a name
 MIN_VISIBLE_BAND = 0.01  # share of the panel's height: a line hides a narrower band
 ARROWS = "\N{UPWARDS ARROW}\N{DOWNWARDS ARROW}"
 SPREAD_ROUNDS = 200  # rounds in which names are moved apart
+LINE_POINTS = 500  # of a line, at which a name may cover it
+MAX_LINES_AWAY = 8  # half lines of text, at most, by which a name is moved off a line
 
 
 def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
@@ -49,7 +51,8 @@ def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = 
         note += " An arrow: the line reaches this value beyond the panel."
     _add_legend(figure, note, legend)
     engine = figure.get_layout_engine()
-    figure.set_layout_engine(NamesApart(names, **(engine.get() if engine else {})))
+    settings = engine.get() if engine else {}
+    figure.set_layout_engine(NamesApart(names, [*lines.values()], **settings))
 
 
 def without_band(note: str) -> str:
@@ -66,17 +69,27 @@ def is_band_visible(ax: Axes, points: pd.DataFrame) -> bool:
 
 
 class NamesApart(ConstrainedLayoutEngine):
-    """Constrained layout when a figure is drawn; then the names of lines are moved apart."""
+    """Constrained layout when a figure is drawn; then the names of lines are moved apart.
 
-    def __init__(self, names: Sequence[tuple[Axes, Annotation]], **settings: Any) -> None:
+    A name in the panel is first moved off the other lines.
+    """
+
+    def __init__(
+        self, names: Sequence[tuple[Axes, Annotation]], lines: Sequence[Line2D], **settings: Any
+    ) -> None:
         super().__init__(**settings)
-        self._names = names
+        self._names, self._lines = names, lines
 
     def execute(self, fig: Figure) -> None:
         super().execute(fig)
         for ax in fig.axes:
-            names = [name for panel, name in self._names if panel is ax]
-            _move_apart(names, ax.bbox.y0, ax.bbox.y1)
+            names, places = [], []
+            for (panel, name), line in zip(self._names, self._lines, strict=True):
+                if panel is ax:
+                    others = [other for other in ax.get_lines() if other is not line]
+                    names.append(name)
+                    places.append(_height_off_lines(name, ax, others))
+            _move_apart(names, places, ax.bbox.y0, ax.bbox.y1)
 
 
 def _add_legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
@@ -127,8 +140,42 @@ def _name_line(ax: Axes, line: Line2D) -> Annotation:
     )  # fmt: skip
 
 
-def _move_apart(names: Sequence[Annotation], bottom: float, top: float) -> None:
-    """Move the names up and down, between `bottom` and `top`, until none lies on another."""
+def _height_off_lines(name: Annotation, ax: Axes, lines: Sequence[Line2D]) -> float:
+    """How far to move a name up or down, in dots, so that it covers the least of `lines`.
+
+    Names outside of the panel stay. Of heights that cover as little, the nearest is taken.
+    """
+    name.set_position((6, 0))
+    box = name.get_window_extent()
+    if box.x0 >= ax.bbox.x1:
+        return 0.0
+    points = [np.empty((0, 2))]
+    for line in lines:
+        ends = line.get_transform().transform(np.column_stack(line.get_data()).astype(float))
+        ends = ends[np.isfinite(ends).all(1)]
+        if len(ends) > 1:
+            steps = np.arange(len(ends))
+            between = np.linspace(0, len(ends) - 1, LINE_POINTS)
+            points.append(np.column_stack([np.interp(between, steps, axis) for axis in ends.T]))
+    x, y = np.concatenate(points).T
+    beside = (x > box.x0) & (x < box.x1)
+    best, least = 0.0, math.inf
+    for lines_away in sorted(range(-MAX_LINES_AWAY, MAX_LINES_AWAY + 1), key=abs):
+        shift = lines_away * box.height / 2
+        inside = box.y0 + shift >= ax.bbox.y0 and box.y1 + shift <= ax.bbox.y1
+        covered = np.sum(beside & (y > box.y0 + shift) & (y < box.y1 + shift))
+        if inside and covered < least:
+            best, least = shift, covered
+    return best
+
+
+def _move_apart(
+    names: Sequence[Annotation], places: Sequence[float], bottom: float, top: float
+) -> None:
+    """Move the names up and down, between `bottom` and `top`, until none lies on another.
+
+    They begin at `places`, in dots above the ends of their lines.
+    """
     dots = names[0].figure.dpi / 72 if names else 1.0  # a point
     boxes = []
     for name in names:
@@ -136,7 +183,7 @@ def _move_apart(names: Sequence[Annotation], bottom: float, top: float) -> None:
         boxes.append(name.get_window_extent())
     middles = np.array([(box.y0 + box.y1) / 2 for box in boxes])
     half = np.array([box.height / 2 + 0.9 * dots for box in boxes])
-    moved = middles.copy()
+    moved = middles + places
     for _ in range(SPREAD_ROUNDS):
         moved = np.clip(moved, bottom + half, top - half)
         order = moved.argsort(kind="stable")
