@@ -26,13 +26,6 @@ def rbm_add_change(form, fields, i, old, new):
     shift(fields, form.weight[i], new - old)
 
 
-def rbm_change(form, values, fields, i):
-    sign, odds = np.float32(1) - np.float32(2) * values[i], np.empty_like(form.hidden_bias)
-    exponentials(form.weight[i], sign, odds)
-    change = softplus_change(fields, odds, form.weight[i], sign)
-    return np.float64(sign * form.visible_bias[i]) + change
-
-
 @kernel
 def find_inputs(form, x, inputs):
     """The hidden inputs of a chain at `x` from scratch, summed in double precision."""
