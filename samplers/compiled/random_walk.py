@@ -17,11 +17,13 @@ from latticework.samplers.compiled.field_rows import dense_fields_of
 from latticework.samplers.compiled.fields import change, renew, renewals, set_site, target
 from latticework.samplers.compiled.hidden_units import exponentials, shift, softplus_change
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, primitive
-from latticework.samplers.compiled.pairwise import BINARY, list_neighbours
+from latticework.samplers.compiled.pairwise import list_neighbours
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
+# Parameters of which each flip adds one to the change of log pi.
+ADDED = {GraphForm: "offset", LatticeForm: "odds", PairForm: "diagonal", RBMForm: "visible_bias"}
 
 
 class SiteWalkState(NamedTuple):
@@ -53,13 +55,8 @@ def priced(form: BinaryForm) -> BinaryForm:
     """
     if all(np.isfinite(part).all() for part in form):
         return form
-    if isinstance(form, LatticeForm):
-        return form._replace(odds=np.full_like(form.odds, np.nan))
-    if isinstance(form, PairForm):
-        return form._replace(diagonal=np.full_like(form.diagonal, np.nan))
-    if isinstance(form, GraphForm):
-        return form._replace(offset=np.full_like(form.offset, np.nan))
-    return form._replace(visible_bias=np.full_like(form.visible_bias, np.nan))
+    added = ADDED[type(form)]
+    return form._replace(**{added: np.full_like(getattr(form, added), np.nan)})
 
 
 @kernel
@@ -103,18 +100,9 @@ def walk(first, last, form, longest, hidden, x, fields, keys, sums):
 def path_change(form, now, fields, order, number, room):
     """The change in log-probability when the first `number` sites of `order` flip, float64.
 
-    `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials.
+    `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials. Without
+    fields, all sites but the last flip, one after another, and flip back.
     """
-    raise NotImplementedError
-
-
-def path_flip(form, now, fields, order, number, room):
-    """Flip the first `number` sites of `order` and update `fields`, right after `path_change`."""
-    raise NotImplementedError
-
-
-def path_change_by_sites(form, now, fields, order, number, room):
-    """Flip all sites but the last, one after another, and flip them back. Without fields only."""
     gain, last = 0.0, number - 1
     for k in range(last):
         gain += change(form, now, fields, order[k])
@@ -123,6 +111,13 @@ def path_change_by_sites(form, now, fields, order, number, room):
     for k in range(last):
         now[order[k]] = np.float32(1) - now[order[k]]
     return gain
+
+
+def path_flip(form, now, fields, order, number, room):
+    """Flip the first `number` sites of `order` and update `fields`, right after `path_change`."""
+    for k in range(number):
+        i, new = target(form, now, order[k])
+        set_site(form, now, now, fields, i, new)
 
 
 def pair_path_change(form, now, fields, order, number, room):
@@ -159,12 +154,5 @@ def rbm_path_flip(form, now, fields, order, number, room):
     shift(fields, room[0], np.float32(1))
 
 
-def path_flip_by_sites(form, now, fields, order, number, room):
-    for k in range(number):
-        i, new = target(form, now, order[k])
-        set_site(form, now, now, fields, i, new)
-
-
-CHANGE = {PairForm: pair_path_change, RBMForm: rbm_path_change}
-primitive(path_change, dict.fromkeys(BINARY, path_change_by_sites) | CHANGE)
-primitive(path_flip, dict.fromkeys(BINARY, path_flip_by_sites) | {RBMForm: rbm_path_flip})
+primitive(path_change, {PairForm: pair_path_change, RBMForm: rbm_path_change})
+primitive(path_flip, {RBMForm: rbm_path_flip})
