@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, GraphForm, LatticeForm
+from latticework.models.forms import Form, GraphForm, LatticeForm, RBMForm
 from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     SameObjects,
@@ -24,8 +24,8 @@ from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.pairwise import (
     LatticeTable,
+    PairwiseForm,
     PottsLists,
-    SitesForm,
     list_neighbours,
 )
 from latticework.samplers.compiled.philox import thresholds
@@ -99,7 +99,7 @@ def table_of(form: SameObjects) -> LatticeTable:
     return LatticeTable(lattice.neighbours, lattice.degree, lattice.kind, threshold)
 
 
-def prefers_tiles(form: LatticeTable | SitesForm, chains: int, steps: int) -> bool:
+def prefers_tiles(form: LatticeTable | PairwiseForm | RBMForm, chains: int, steps: int) -> bool:
     """Whether these steps take less time by `gibbs_tiles`, which gives the same numbers.
 
     What a step saves there is what it costs to load so many sites, measured.

@@ -15,6 +15,7 @@ from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.field_rows import dense_fields_of
 from latticework.samplers.compiled.fields import change, renew, renewals, set_site, target
+from latticework.samplers.compiled.gibbs_sites import room_of
 from latticework.samplers.compiled.hidden_units import exponentials, shift, softplus_change
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, primitive
 from latticework.samplers.compiled.pairwise import list_neighbours
@@ -39,10 +40,9 @@ class RandomWalkTwin(CompiledSampler):
     def run(self, state: SiteWalkState, form: BinaryForm, keys: Keys, sums: Sums) -> SiteWalkState:
         chains, sites = state.x.shape
         longest = min(2 * self.sampler.length - 1, sites)
-        hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
-        work = chains * len(keys) * (30.0 + longest * (10.0 + hidden))
+        work = chains * len(keys) * (30.0 + longest * (10.0 + state.fields.shape[1] / 3))
         form = list_neighbours(priced(form))
-        args = form, longest, hidden, state.x.numpy(), state.fields.numpy(), keys, sums
+        args = form, longest, state.x.numpy(), state.fields.numpy(), keys, sums
         over_chains(walk, chains, work, *args, fewest=SHORT)
         return state
 
@@ -60,13 +60,12 @@ def priced(form: BinaryForm) -> BinaryForm:
 
 
 @kernel
-def walk(first, last, form, longest, hidden, x, fields, keys, sums):
+def walk(first, last, form, longest, x, fields, keys, sums):
     steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
     accept, invalid, trace = sums.accept, sums.invalid, sums.trace
     words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
-    room = np.empty((2, hidden), np.float32)
-    since, mask = fresh(sums, first, last, sites), renewals(sites)
+    room, since, mask = room_of(form), fresh(sums, first, last, sites), renewals(sites)
     for c in range(first, last):
         now, own = x[c], fields[c]
         for t in range(steps):
@@ -100,7 +99,7 @@ def walk(first, last, form, longest, hidden, x, fields, keys, sums):
 def path_change(form, now, fields, order, number, room):
     """The change in log-probability when the first `number` sites of `order` flip, float64.
 
-    `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials. Without
+    `room` `[2, hidden]` is that of RBMs: the change of the inputs, and its exponentials. Without
     fields, all sites but the last flip, one after another, and flip back.
     """
     gain, last = 0.0, number - 1
