@@ -74,7 +74,7 @@ class GibbsTwin(SitesTwin):
         read: Any = table_of(SameObjects((form,))) if on_lattice else list_neighbours(form)
         if prefers_tiles(read, chains, run.steps):
             fewest = LANES if isinstance(form, GraphForm) else SHORT
-            args = read, x, values, run, sites, sums
+            args: tuple[Any, ...] = read, x, values, run, sites, sums
             over_chains(resample_tiles, chains, work, *args, fewest=fewest)
         else:
             fewest = SHORT if on_lattice else 1

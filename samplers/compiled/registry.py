@@ -70,7 +70,9 @@ for _kinds, _forms, _twin in ROWS:
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], list[str]] = {
     **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in (*BINARY, *POTTS, PottsGraphForm)},
-    **{(GWG, form): ["several_moves.SeveralMovesTwin"] for form in BINARY},
+    (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
+    (GWG, LatticeForm): ["several_moves.SeveralMovesTwin"],
+    (GWG, PairForm): ["several_moves.SeveralMovesTwin"],
     (GWG, RBMForm): ["rbm_gwg.RBMGWGTwin"],
 }
 
