@@ -12,15 +12,14 @@ function by the form's type.
 
 import numpy as np
 
-from latticework.models.forms import GraphForm, PairForm, PottsPairForm
-from latticework.samplers.compiled.hidden_units import rbm_add_change, rbm_change, rbm_renew
+from latticework.models.forms import GraphForm, PairForm, PottsPairForm, RBMForm
+from latticework.samplers.compiled.hidden_units import rbm_add_change, rbm_renew
 from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
 from latticework.samplers.compiled.pairwise import (
-    BINARY,
     ONE_HOT,
     LatticeCounts,
-    LatticeTable,
     PottsLists,
+    PottsMatrix,
 )
 from latticework.samplers.compiled.running_sums import leave
 
@@ -42,8 +41,7 @@ def renewals(sites):
 
 
 def renew(form, values, fields):
-    """Compute the fields from scratch."""
-    raise NotImplementedError
+    """Compute the fields from scratch. A form that keeps none has nothing to do."""
 
 
 def add_change(form, fields, i, old, new):
@@ -53,7 +51,8 @@ def add_change(form, fields, i, old, new):
 
 def add_changes(form, fields, sites, old, new):
     """`add_change` for several sites, which change from `old` to `new`, one after another."""
-    raise NotImplementedError
+    for f in range(sites.shape[0]):
+        add_change(form, fields, sites[f], old[f], new[f])
 
 
 def gain(form, values, fields, i, new):
@@ -76,32 +75,32 @@ def find_field(form, values, fields, i, out):
 
 def target(form, values, m):
     """The site and the new value of move `m`. A one-hot site has one for each of its values."""
-    raise NotImplementedError
+    return m, np.float32(1) - values[m]
 
 
 def bounds(form):
     """The two values of a binary site, float32."""
-    raise NotImplementedError
+    return np.float32(0), np.float32(1)
 
 
 def count_values(form):
     """The number of values of a one-hot site."""
-    raise NotImplementedError
+    return form.bias.shape[0]
 
 
 def place(form, i, v):
     """The place of value `v` of one-hot site `i` in the fields."""
-    raise NotImplementedError
+    return v * form.bias.shape[1] + i
 
 
 def put(form, x, values, i, new):
     """Set a site's value, and `x` if that is one-hot."""
-    raise NotImplementedError
+    values[i] = new
 
 
 def leave_value(form, total, since, first, c, i, old, new, t):
     """`running_sums.leave` before step `t` sets a site from `old` to `new`."""
-    raise NotImplementedError
+    leave(total, since, first, c, i, old, t)
 
 
 @lean
@@ -187,10 +186,6 @@ def count_change(form, values, fields, i):
     return -odds if values[i] == 1 else odds
 
 
-def renew_nothing(form, values, fields):
-    pass
-
-
 # Binary sites with a dense coupling.
 
 
@@ -233,6 +228,14 @@ def pair_add_changes(form, fields, sites, old, new):
 def pair_change(form, values, fields, i):
     step = other(values[i], form.low, form.high) - values[i]
     return np.float64(fields[i] * step + form.diagonal[i] * step * step)
+
+
+def pair_target(form, values, m):
+    return m, other(values[m], form.low, form.high)
+
+
+def pair_bounds(form):
+    return np.float32(form.low), np.float32(form.high)
 
 
 # One-hot sites with listed neighbours.
@@ -283,12 +286,20 @@ def matrix_add_change(form, fields, i, old, new):
         fields[j] += form.coupling[gained, j] - form.coupling[lost, j]
 
 
-def pair_find_field(form, values, fields, i, out):
+def matrix_find_field(form, values, fields, i, out):
     for v in range(out.shape[0]):
         out[v] = fields[place(form, i, v)]
 
 
-# All one-hot sites, and all binary ones.
+def sites_first_count(form):
+    return form.bias.shape[1]
+
+
+def sites_first_place(form, i, v):
+    return i * form.bias.shape[1] + v
+
+
+# All one-hot sites.
 
 
 def one_hot_gain(form, values, fields, i, new):
@@ -313,72 +324,34 @@ def one_hot_leave(form, total, since, first, c, i, old, new, t):
     leave(total, since, first, c, i * q + new, np.float32(0), t)
 
 
-def values_first_count(form):
-    return form.bias.shape[0]
-
-
-def sites_first_count(form):
-    return form.bias.shape[1]
-
-
-def values_first_place(form, i, v):
-    return v * form.bias.shape[1] + i
-
-
-def sites_first_place(form, i, v):
-    return i * form.bias.shape[1] + v
-
-
-def flip_target(form, values, m):
-    return m, np.float32(1) - values[m]
-
-
-def pair_target(form, values, m):
-    return m, other(values[m], form.low, form.high)
-
-
-def zero_and_one(form):
-    return np.float32(0), np.float32(1)
-
-
-def low_and_high(form):
-    return np.float32(form.low), np.float32(form.high)
-
-
-def binary_put(form, x, values, i, new):
-    values[i] = new
-
-
-def binary_leave(form, total, since, first, c, i, old, new, t):
-    leave(total, since, first, c, i, old, t)
-
-
-def add_each_change(form, fields, sites, old, new):
-    for f in range(sites.shape[0]):
-        add_change(form, fields, sites[f], old[f], new[f])
-
-
-FORMS = (*BINARY, *ONE_HOT)
-BINARY_RENEW = (graph_renew, count_renew, pair_renew, rbm_renew)
-ONE_HOT_RENEW = (lists_renew, matrix_renew, matrix_renew)
-RENEW = dict(zip(FORMS, (*BINARY_RENEW, *ONE_HOT_RENEW), strict=True))
-primitive(renew, RENEW | {LatticeTable: renew_nothing}, makes_arrays=True)
-BINARY_ADD = (graph_add_change, count_add_change, pair_add_change, rbm_add_change)
-ONE_HOT_ADD = (lists_add_change, matrix_add_change, matrix_add_change)
-primitive(add_change, dict(zip(FORMS, (*BINARY_ADD, *ONE_HOT_ADD), strict=True)))
-primitive(add_changes, dict.fromkeys(FORMS, add_each_change) | {PairForm: pair_add_changes})
+RENEW = {
+    GraphForm: graph_renew,
+    LatticeCounts: count_renew,
+    PairForm: pair_renew,
+    RBMForm: rbm_renew,
+    PottsLists: lists_renew,
+    PottsMatrix: matrix_renew,
+    PottsPairForm: matrix_renew,
+}
+primitive(renew, RENEW, makes_arrays=True)
+ADD_CHANGE = {
+    GraphForm: graph_add_change,
+    LatticeCounts: count_add_change,
+    PairForm: pair_add_change,
+    RBMForm: rbm_add_change,
+    PottsLists: lists_add_change,
+    PottsMatrix: matrix_add_change,
+    PottsPairForm: matrix_add_change,
+}
+primitive(add_change, ADD_CHANGE)
+primitive(add_changes, {PairForm: pair_add_changes})
 GAIN = {GraphForm: slope_gain, LatticeCounts: count_gain, PairForm: slope_gain}
 primitive(gain, GAIN | dict.fromkeys(ONE_HOT, one_hot_gain))
-CHANGE = (graph_change, count_change, pair_change, rbm_change)
-primitive(change, dict(zip(BINARY, CHANGE, strict=True)), makes_arrays=True)
-primitive(find_field, {PottsLists: lists_find_field, PottsPairForm: pair_find_field})
-TARGET = dict.fromkeys(BINARY, flip_target) | {PairForm: pair_target}
-primitive(target, TARGET | dict.fromkeys(ONE_HOT, one_hot_target))
-primitive(bounds, dict.fromkeys(BINARY, zero_and_one) | {PairForm: low_and_high})
-COUNT = dict.fromkeys(ONE_HOT, values_first_count) | {PottsPairForm: sites_first_count}
-primitive(count_values, COUNT)
-PLACE = dict.fromkeys(ONE_HOT, values_first_place) | {PottsPairForm: sites_first_place}
-primitive(place, PLACE)
-primitive(put, dict.fromkeys(BINARY, binary_put) | dict.fromkeys(ONE_HOT, one_hot_put))
-LEAVE = dict.fromkeys(BINARY, binary_leave) | dict.fromkeys(ONE_HOT, one_hot_leave)
-primitive(leave_value, LEAVE)
+primitive(change, {GraphForm: graph_change, LatticeCounts: count_change, PairForm: pair_change})
+primitive(find_field, {PottsLists: lists_find_field, PottsPairForm: matrix_find_field})
+primitive(target, {PairForm: pair_target} | dict.fromkeys(ONE_HOT, one_hot_target))
+primitive(bounds, {PairForm: pair_bounds})
+primitive(count_values, {PottsPairForm: sites_first_count})
+primitive(place, {PottsPairForm: sites_first_place})
+primitive(put, dict.fromkeys(ONE_HOT, one_hot_put))
+primitive(leave_value, dict.fromkeys(ONE_HOT, one_hot_leave))

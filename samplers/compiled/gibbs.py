@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from latticework.models.base import EnergyModel
-from latticework.models.forms import Form, GraphForm, LatticeForm
+from latticework.models.forms import Form, GraphForm, LatticeForm, RBMForm
 from latticework.samplers.compiled.compiled_sampler import (
     CompiledSampler,
     SameObjects,
@@ -20,12 +20,12 @@ from latticework.samplers.compiled.field_rows import dense_fields_of, numbers_of
 from latticework.samplers.compiled.fields import renew, renewals
 from latticework.samplers.compiled.gibbs_sites import prepare, resample_site, room_of
 from latticework.samplers.compiled.gibbs_tiles import resample_tiles
-from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, reordered
+from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
 from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.pairwise import (
     LatticeTable,
+    PairwiseForm,
     PottsLists,
-    SitesForm,
     list_neighbours,
 )
 from latticework.samplers.compiled.philox import thresholds
@@ -70,17 +70,14 @@ class GibbsTwin(SitesTwin):
         (chains, size), dim = x.shape, values.shape[1]
         sites = next_blocks(self.sampler.scan, state.scan, 1, dim, run)[:, 0].copy()
         work = chains * run.steps * (5.0 + 5.0 * (size // dim) + fields.shape[1])
-        fewest = SHORT if isinstance(form, LatticeForm) else 1
-        read: LatticeTable | SitesForm = (
-            table_of(SameObjects((form,)))
-            if isinstance(form, LatticeForm)
-            else list_neighbours(form)
-        )
+        on_lattice = isinstance(form, LatticeForm)
+        read: Any = table_of(SameObjects((form,))) if on_lattice else list_neighbours(form)
         if prefers_tiles(read, chains, run.steps):
             fewest = LANES if isinstance(form, GraphForm) else SHORT
             args: tuple[Any, ...] = read, x, values, run, sites, sums
             over_chains(resample_tiles, chains, work, *args, fewest=fewest)
         else:
+            fewest = SHORT if on_lattice else 1
             args = read, x, values, fields, run, sites, sums
             over_chains(gibbs, chains, work, *args, fewest=fewest)
         sums.accept[:] += run.steps
@@ -89,8 +86,10 @@ class GibbsTwin(SitesTwin):
 
 def site_rows(state: SitesState) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float32]]:
     """The states, values and fields as rows of chains; the values of binary sites are x."""
-    x = state.x.view(len(state.x), -1).numpy()
-    return x, x if state.x.ndim == 2 else state.values.numpy(), state.fields.numpy()
+    x, fields = state.x.numpy(), state.fields.numpy()
+    if x.ndim == 2:
+        return x, x, fields
+    return x.reshape(len(x), -1), state.values.numpy(), fields
 
 
 @lru_cache(maxsize=8)
@@ -100,7 +99,7 @@ def table_of(form: SameObjects) -> LatticeTable:
     return LatticeTable(lattice.neighbours, lattice.degree, lattice.kind, threshold)
 
 
-def prefers_tiles(form: LatticeTable | SitesForm, chains: int, steps: int) -> bool:
+def prefers_tiles(form: LatticeTable | PairwiseForm | RBMForm, chains: int, steps: int) -> bool:
     """Whether these steps take less time by `gibbs_tiles`, which gives the same numbers.
 
     What a step saves there is what it costs to load so many sites, measured.
@@ -111,21 +110,16 @@ def prefers_tiles(form: LatticeTable | SitesForm, chains: int, steps: int) -> bo
     if isinstance(form, GraphForm):
         saved = 40 + 4 * len(form.neighbours) / len(form.offset)
         pays = chains >= 3 and steps * saved > len(form.offset)
-        return pays and sum_sizes(form.slope, form.offset) < TAME
+        return pays and is_tame(form.slope, form.offset)
     if isinstance(form, PottsLists):
         pays = chains >= MIN_VECTOR_CHAINS and steps * 4 > form.bias.shape[1]
-        return pays and sum_sizes(form.coupling, form.bias.ravel()) < TAME
+        return pays and is_tame(form.coupling, form.bias)
     return False
 
 
-@reordered
-def sum_sizes(slope, offset):
-    total = 0.0
-    for k in range(slope.shape[0]):
-        total += abs(np.float64(slope[k]))
-    for i in range(offset.shape[0]):
-        total += abs(offset[i])
-    return total
+def is_tame(*parameters: NDArray[Any]) -> bool:
+    """Whether no sum of some of these numbers is large, or unknown."""
+    return all(part.size * float(np.abs(part).max(initial=0)) < TAME for part in parameters)
 
 
 @kernel

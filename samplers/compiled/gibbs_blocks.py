@@ -1,8 +1,11 @@
 """Gibbs-X and the Hamming ball sampler: the twins of `samplers.gibbs` and `samplers.hamming`.
 
-Given the other sites, a block follows a small model of its own. Its patterns are listed depth
-first. Each is one flip away from its parent, whose fields stay in a row of their own: nothing is
-undone, so nothing drifts. The chain itself makes only the flips to the pattern that is drawn.
+Given the other sites, a block follows a small model of its own, whose patterns are all listed.
+
+Those of binary sites are listed depth first. Each is one flip away from its parent, whose fields
+stay in a row of their own: nothing is undone, so nothing drifts. Those of one-hot sites are all
+joint values, the last site fastest. The chain itself makes only the changes to the pattern that is
+drawn.
 """
 
 import math
@@ -13,21 +16,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latticework.models.forms import PairForm, RBMForm
+from latticework.models.forms import Form, PairForm, PottsPairForm, RBMForm, forbids
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import Sums
 from latticework.samplers.compiled.draws import draw
 from latticework.samplers.compiled.fields import (
     change,
     change_site,
+    count_values,
+    find_field,
     renew,
     renewals,
     target,
 )
-from latticework.samplers.compiled.gibbs import SitesState, SitesTwin
-from latticework.samplers.compiled.hidden_units import exact_change
-from latticework.samplers.compiled.jit import copy, kernel, over_chains, primitive, reordered
-from latticework.samplers.compiled.pairwise import BINARY, SitesForm, list_neighbours
+from latticework.samplers.compiled.gibbs import SitesState, SitesTwin, site_rows
+from latticework.samplers.compiled.hidden_units import exact_change, split_units
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive, reordered
+from latticework.samplers.compiled.pairwise import ONE_HOT, PottsLists, list_neighbours
 from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
 from latticework.samplers.compiled.running_sums import finish, fresh, record
@@ -67,139 +72,158 @@ def ball(sites: int, radius: int) -> Ball:
 class BlockTwin(SitesTwin):
     """Gibbs-X, and the Hamming ball sampler around a centre that is drawn first."""
 
-    def run(self, state: SitesState, form: SitesForm, run: RunSteps, sums: Sums) -> SitesState:
-        x, fields, sampler = state.x.numpy(), state.fields.numpy(), self.sampler
-        blocks = next_blocks(sampler.scan, state.scan, sampler.sites, x.shape[1], run)
+    def refuses(self, form: Form) -> str:
+        if forbids(form):
+            return "blocks of a model with forbidden values, as it subtracts couplings"
+        return ""
+
+    def run(self, state: SitesState, form: Form, run: RunSteps, sums: Sums) -> SitesState:
+        (x, values, fields), sampler = site_rows(state), self.sampler
+        chains, dim = values.shape
+        blocks = next_blocks(sampler.scan, state.scan, sampler.sites, dim, run)
         centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
-        sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
-        work = len(x) * run.steps * len(sets.site) * (10.0 + fields.shape[1])
-        args = list_neighbours(form), x, fields, sets, centred, run, blocks, sums
-        over_chains(resample, len(x), work, *args)
+        if x.shape == values.shape:
+            sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
+            work = len(sets.site) * (10.0 + fields.shape[1])
+        else:
+            sets = None
+            work = 5.0 * (x.shape[1] // dim) ** sampler.sites + fields.shape[1]
+        args = list_neighbours(form), x, values, fields, sets, centred, run, blocks, sums
+        over_chains(resample, chains, chains * run.steps * work, *args)
         sums.accept[:] += run.steps
         return state
 
 
 @kernel
-def resample(first, last, form, x, fields, ball, centred, run, blocks, sums):
+def resample(first, last, form, x, values, fields, ball, centred, run, blocks, sums):
     """Resample `blocks[t]` of each chain in step t."""
-    (steps, sites), sets = blocks.shape, len(ball.site)
-    site, parent, size, inner = ball.site, ball.parent, ball.size, ball.inner
+    steps, sites = blocks.shape
+    room = make_room(form, fields, ball, sites)
+    log_probs = room.log_probs
+    patterns, weights = log_probs.shape[0], np.empty(log_probs.shape[0], np.float32)
     words = np.empty((BLOCK, last - first), np.uint32)
     centres = np.zeros_like(words)
-    # Row r: the block after r flips from the centre.
-    step = np.empty((size.max() + 1, sites), np.float32)
-    levels = np.empty((size.max() + 1, width(form, fields, sites)), np.float32)
-    log_probs, weights = np.zeros(sets), np.empty(sets, np.float32)
-    flipped = np.empty(sites, np.bool_)
-    since, mask = fresh(sums, first, last, x.shape[1]), renewals(x.shape[1])
+    since, mask = fresh(sums, first, last, x.shape[1]), renewals(values.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
     for t in range(steps):
-        number = run.first + t
-        block, row = blocks[t], number % BLOCK
-        bias, coupling = read_block(form, block)
+        step = run.first + t
+        block, row = blocks[t], step % BLOCK
+        read_block(form, block, room)
         if t == 0 or row == 0:
-            fill_words(words, run.key, number, run.first + steps, first, 0)
+            fill_words(words, run.key, step, run.first + steps, first, 0)
             if centred:
-                fill_words(centres, run.key, number, run.first + steps, first, 1)
+                fill_words(centres, run.key, step, run.first + steps, first, 1)
         for c in range(first, last):
-            now = x[c]
-            if number & mask == mask:
-                renew(form, now, fields[c])
-            for k in range(sites):
-                i, new = target(form, now, block[k])
-                step[0, k] = new - now[i]
-                flipped[k] = False
-            look(form, now, fields[c], block, levels)
-            log_probs[0] = 0.0
-            if centred:
-                s = np.int64(unit(centres[row, c - first]) * sets)
-                while s > 0:
-                    flipped[site[s]] = True
-                    log_probs[0] += gain(form, bias, coupling, step, levels, 0, site[s])
-                    turn(form, coupling, step, levels, 0, 0, site[s])
-                    s = parent[s]
-            for s in range(1, sets):
-                k, at = site[s], size[s] - 1
-                log_probs[s] = log_probs[parent[s]] + gain(
-                    form, bias, coupling, step, levels, at, k
-                )
-                if inner[s]:
-                    turn(form, coupling, step, levels, at, at + 1, k)
+            if step & mask == mask:
+                renew(form, values[c], fields[c])
+            centre = np.int64(unit(centres[row, c - first]) * patterns) if centred else 0
+            weigh_patterns(form, values[c], fields[c], block, ball, centre, room)
             s, unknown = draw(log_probs, weights, unit(words[row, c - first]))
             if s < 0 or unknown:
                 sums.invalid[c] += 1
             if s >= 0:
-                while s > 0:
-                    flipped[site[s]] ^= True
-                    s = parent[s]
-                for k in range(sites):
-                    if flipped[k]:
-                        i, new = target(form, now, block[k])
-                        change_site(form, x, x, fields, c, i, new, kept, first, t)
+                adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t)
         record(sums, first, last, x, t, steps)
     finish(sums, since, first, x, steps)
 
 
-# The model inside a block. `step` `[rows, sites]` is what a flip would add to each site, and
-# `levels` `[rows, width]` are the fields there: the gain of each flip of a pairwise model; inputs,
-# sigmoid(inputs) and sigmoid(-inputs) of an RBM's hidden units.
+# Blocks of binary sites; those of pairwise models, unless there is another rule below.
 
 
-def read_block(form, block):
-    """Biases and couplings of the sites in `block`, which all chains share."""
-    raise NotImplementedError
+class BinaryRoom(NamedTuple):
+    """The model inside a block of binary sites. Row r: after r flips from the centre."""
+
+    log_probs: NDArray[np.float64]  # [sets]
+    bias: NDArray[np.float32]  # [sites]
+    coupling: NDArray[np.float32]  # [1, sites, sites], or [3, sites, hidden]
+    step: NDArray[np.float32]  # [rows, sites], what a flip would add to each site
+    levels: NDArray[np.float32]  # [rows, sites], or [rows, 3 * hidden], the fields
+    flipped: NDArray[np.bool_]  # [sites], on the way to a pattern
 
 
-def width(form, fields, sites):
-    raise NotImplementedError
+@kernel
+def binary_room(ball, coupling, width):
+    rows, sites = ball.size.max() + 1, coupling.shape[1]
+    return BinaryRoom(
+        np.empty(ball.site.shape[0]),
+        np.empty(sites, np.float32),
+        coupling,
+        np.empty((rows, sites), np.float32),
+        np.empty((rows, width), np.float32),
+        np.empty(sites, np.bool_),
+    )
 
 
-def look(form, now, fields, block, levels):
-    """Write the fields of a chain to row 0."""
-    raise NotImplementedError
+def make_room(form, fields, ball, sites):
+    """Room for the model inside a block."""
+    return binary_room(ball, np.empty((1, sites, sites), np.float32), sites)
 
 
-def gain(form, bias, coupling, step, levels, row, k):
-    """The change in log-probability when site `k` of the block flips, float64."""
-    raise NotImplementedError
+def read_block(form, block, room):
+    """Read what all chains share of the sites in `block`.
 
-
-def turn(form, coupling, step, levels, row, to, k):
-    """Write what follows from `row` by a flip of site `k` to the row `to`."""
-    raise NotImplementedError
-
-
-# Pairwise models. Coupling: what two flips gain together beyond their own gains, over both steps.
-
-
-def listed_inside(form, block):
-    coupling = np.zeros((1, block.shape[0], block.shape[0]), np.float32)
+    Of listed neighbours, and of dense pairs, it is what two flips gain together beyond their own
+    gains, over both steps.
+    """
+    coupling = room.coupling
+    coupling[:] = 0
     for k, i in enumerate(block):
         for edge in range(form.starts[i], form.starts[i + 1]):
             for m in range(block.shape[0]):
                 if form.neighbours[edge] == block[m]:
                     coupling[0, k, m] += form.slope[edge]
-    return np.empty(0, np.float32), coupling
 
 
-def pair_inside(form, block):
-    coupling = np.empty((1, block.shape[0], block.shape[0]), np.float32)
-    for k, i in enumerate(block):
-        for m, j in enumerate(block):
-            coupling[0, k, m] = form.matrix[i, j]
-    return np.empty(0, np.float32), coupling
+def weigh_patterns(form, values, fields, block, ball, centre, room):
+    """Find the log-probabilities of all patterns of a chain, up to a constant.
 
-
-def pair_look(form, now, fields, block, levels):
+    Those of a Hamming ball lie around the set `centre` of flips, which come first.
+    """
+    log_probs = room.log_probs
     for k in range(block.shape[0]):
-        levels[0, k] = np.float32(change(form, now, fields, block[k]))
+        i, new = target(form, values, block[k])
+        room.step[0, k] = new - values[i]
+        room.flipped[k] = False
+    look(form, values, fields, block, room)
+    log_probs[0] = 0.0
+    while centre > 0:
+        k = ball.site[centre]
+        room.flipped[k] = True
+        log_probs[0] += gain(form, room, 0, k)
+        turn(form, room, 0, 0, k)
+        centre = ball.parent[centre]
+    for s in range(1, log_probs.shape[0]):
+        k, row = ball.site[s], ball.size[s] - 1
+        log_probs[s] = log_probs[ball.parent[s]] + gain(form, room, row, k)
+        if ball.inner[s]:
+            turn(form, room, row, row + 1, k)
 
 
-def pair_gain(form, bias, coupling, step, levels, row, k):
-    return np.float64(levels[row, k])
+def adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t):
+    """Change the sites of `block` that differ from pattern `s`, right after `weigh_patterns`."""
+    while s > 0:
+        room.flipped[ball.site[s]] ^= True
+        s = ball.parent[s]
+    for k in range(block.shape[0]):
+        if room.flipped[k]:
+            i, new = target(form, values[c], block[k])
+            change_site(form, x, values, fields, c, i, new, kept, first, t)
 
 
-def pair_turn(form, coupling, step, levels, row, to, k):
+def look(form, values, fields, block, room):
+    """Write the fields of a chain to row 0. Those of pairwise models are the gains of the flips."""
+    for k in range(block.shape[0]):
+        room.levels[0, k] = np.float32(change(form, values, fields, block[k]))
+
+
+def gain(form, room, row, k):
+    """The change in log-probability when site `k` of the block flips, float64."""
+    return np.float64(room.levels[row, k])
+
+
+def turn(form, room, row, to, k):
+    """Write what follows from `row` by a flip of site `k` to the row `to`."""
+    coupling, step, levels = room.coupling, room.step, room.levels
     pace, gained = step[row, k], levels[row, k]
     for m in range(step.shape[1]):
         levels[to, m] = levels[row, m] + coupling[0, k, m] * pace * step[row, m]
@@ -207,26 +231,37 @@ def pair_turn(form, coupling, step, levels, row, to, k):
     levels[to, k], step[to, k] = -gained, -pace
 
 
-# RBMs. Coupling: exp(-w) and exp(w), for flips to 0 and to 1, and w. The exponentials are NaN if
-# the block can move an input by FAR or more: gains then come from the inputs (`exact_change`).
-
-
-def rbm_inside(form, block):
-    hidden = form.weight.shape[1]
-    coupling, reach = np.empty((3, block.shape[0], hidden), np.float32), np.zeros(hidden)
+def pair_read_block(form, block, room):
     for k, i in enumerate(block):
-        for j in range(hidden):
+        for m, j in enumerate(block):
+            room.coupling[0, k, m] = form.matrix[i, j]
+
+
+# RBMs. Fields: inputs, sigmoid(inputs) and sigmoid(-inputs) of the hidden units. Coupling: exp(-w)
+# and exp(w), for flips to 0 and to 1, and w. The exponentials are NaN if the block can move an
+# input by FAR or more: gains then come from the inputs (`exact_change`).
+
+
+def rbm_make_room(form, fields, ball, sites):
+    hidden = form.weight.shape[1]
+    return binary_room(ball, np.empty((3, sites, hidden), np.float32), 3 * hidden)
+
+
+def rbm_read_block(form, block, room):
+    coupling, reach = room.coupling, np.zeros(form.weight.shape[1])
+    for k, i in enumerate(block):
+        room.bias[k] = form.visible_bias[i]
+        for j in range(reach.shape[0]):
             coupling[0, k, j] = exp32(-form.weight[i, j])
             coupling[1, k, j] = exp32(form.weight[i, j])
             coupling[2, k, j] = form.weight[i, j]
             reach[j] += abs(form.weight[i, j])
     if not reach.max() < FAR:
         coupling[:2] = np.nan
-    return form.visible_bias[block], coupling
 
 
-def rbm_look(form, now, fields, block, levels):
-    copy(levels[0], fields)
+def rbm_look(form, values, fields, block, room):
+    copy(room.levels[0], fields)
 
 
 @reordered
@@ -238,15 +273,12 @@ def rbm_factors(on, off, rise):
     return product
 
 
-def rbm_gain(form, bias, coupling, step, levels, row, k):
-    hidden, pace = coupling.shape[2], step[row, k]
-    inputs, on, off = (
-        levels[row, :hidden],
-        levels[row, hidden : 2 * hidden],
-        levels[row, 2 * hidden :],
-    )
-    rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
-    result = np.float64(pace * bias[k])
+def rbm_gain(form, room, row, k):
+    pace, weight = room.step[row, k], room.coupling[2, k]
+    rise = room.coupling[np.int64(pace > 0), k]
+    hidden = rise.shape[0]
+    inputs, on, off = split_units(room.levels[row], hidden)
+    result = np.float64(pace * room.bias[k])
     for start in range(0, hidden, GROUP):
         stop = min(start + GROUP, hidden)
         product = rbm_factors(on[start:stop], off[start:stop], rise[start:stop])
@@ -257,16 +289,13 @@ def rbm_gain(form, bias, coupling, step, levels, row, k):
     return result
 
 
-def rbm_turn(form, coupling, step, levels, row, to, k):
-    hidden, pace = coupling.shape[2], step[row, k]
-    rise, weight = coupling[np.int64(pace > 0), k], coupling[2, k]
-    inputs, on, off = (
-        levels[row, :hidden],
-        levels[row, hidden : 2 * hidden],
-        levels[row, 2 * hidden :],
-    )
-    new_inputs, new_on = levels[to, :hidden], levels[to, hidden : 2 * hidden]
-    new_off = levels[to, 2 * hidden :]
+def rbm_turn(form, room, row, to, k):
+    step = room.step
+    pace, weight = step[row, k], room.coupling[2, k]
+    rise = room.coupling[np.int64(pace > 0), k]
+    hidden = rise.shape[0]
+    inputs, on, off = split_units(room.levels[row], hidden)
+    new_inputs, new_on, new_off = split_units(room.levels[to], hidden)
     for j in range(hidden):
         new_inputs[j] = inputs[j] + pace * weight[j]
         risen, fallen = on[j] * rise[j], off[j]
@@ -277,20 +306,97 @@ def rbm_turn(form, coupling, step, levels, row, to, k):
     step[to, k] = -pace
 
 
-# The choice by type.
+# Blocks of one-hot sites. Row k of `inner` holds the fields of the block's sites when the first k
+# have their values, so each joint value costs a few additions.
 
 
-def width_of_pairs(form, fields, sites):
-    return sites
+class OneHotRoom(NamedTuple):
+    """The model inside a block of one-hot sites."""
+
+    log_probs: NDArray[np.float64]  # [q ** sites]
+    coupling: NDArray[np.float32]  # [sites, q, sites, q]
+    inner: NDArray[np.float64]  # [sites, sites, q]: a hub adds up very many couplings
+    before: NDArray[np.float64]  # [sites + 1], the sums of the fields of the first sites
+    now: NDArray[np.int64]  # [sites], the joint value
 
 
-def width_of_rbm(form, fields, sites):
-    return fields.shape[1]
+def one_hot_make_room(form, fields, ball, sites):
+    q = count_values(form)
+    return OneHotRoom(
+        np.empty(q**sites),
+        np.empty((sites, q, sites, q), np.float32),
+        np.empty((sites, sites, q)),
+        np.zeros(sites + 1),
+        np.empty(sites, np.int64),
+    )
 
 
-INSIDE = dict.fromkeys(BINARY, listed_inside) | {PairForm: pair_inside, RBMForm: rbm_inside}
-primitive(read_block, INSIDE, makes_arrays=True)
-primitive(width, dict.fromkeys(BINARY, width_of_pairs) | {RBMForm: width_of_rbm})
-primitive(look, dict.fromkeys(BINARY, pair_look) | {RBMForm: rbm_look}, makes_arrays=True)
-primitive(gain, dict.fromkeys(BINARY, pair_gain) | {RBMForm: rbm_gain})
-primitive(turn, dict.fromkeys(BINARY, pair_turn) | {RBMForm: rbm_turn})
+def lists_read_block(form, block, room):
+    coupling = room.coupling
+    coupling[:] = 0
+    for k, i in enumerate(block):
+        for edge in range(form.starts[i], form.starts[i + 1]):
+            for m in range(block.shape[0]):
+                if form.neighbours[edge] == block[m]:
+                    for v in range(coupling.shape[1]):
+                        coupling[k, v, m, v] += form.coupling[edge]
+
+
+def matrix_read_block(form, block, room):
+    q = room.coupling.shape[1]
+    for k, i in enumerate(block):
+        for m, j in enumerate(block):
+            for v in range(q):
+                copy(room.coupling[k, v, m], form.coupling[i * q + v, j * q : (j + 1) * q])
+
+
+def one_hot_weigh(form, values, fields, block, ball, centre, room):
+    log_probs, coupling, inner, before, now = room
+    sites, q = now.shape[0], coupling.shape[1]
+    for k in range(sites):
+        find_field(form, values, fields, block[k], inner[0, k])
+    for k in range(sites):
+        add(inner[0], inner[0], coupling[k, values[block[k]]], np.float32(-1))
+    now[:] = 0
+    k = 0
+    for s in range(log_probs.shape[0]):
+        while k < sites:  # the sites whose values have changed since the last joint value
+            before[k + 1] = before[k] + inner[k, k, now[k]]
+            if k + 1 < sites:
+                add(inner[k + 1], inner[k], coupling[k, now[k]], np.float32(1))
+            k += 1
+        log_probs[s] = before[sites]
+        while k > 0:
+            k -= 1
+            now[k] += 1
+            if now[k] < q:
+                break
+            now[k] = 0
+
+
+@lean
+def add(out, fields, coupling, sign):
+    """`out[:] = fields + sign * coupling`, each `[sites, q]`."""
+    for m in range(out.shape[0]):
+        for v in range(out.shape[1]):
+            out[m, v] = fields[m, v] + sign * coupling[m, v]
+
+
+def one_hot_adopt(form, x, values, fields, c, block, ball, s, room, kept, first, t):
+    q = room.coupling.shape[1]
+    for k in range(block.shape[0] - 1, -1, -1):
+        i, new = np.int64(block[k]), s % q
+        s //= q
+        if new != values[c, i]:
+            change_site(form, x, values, fields, c, i, new, kept, first, t)
+
+
+READ = {PairForm: pair_read_block, RBMForm: rbm_read_block, PottsLists: lists_read_block}
+primitive(read_block, READ | {PottsPairForm: matrix_read_block}, makes_arrays=True)
+ROOM = {RBMForm: rbm_make_room} | dict.fromkeys(ONE_HOT, one_hot_make_room)
+primitive(make_room, ROOM, makes_arrays=True)
+primitive(weigh_patterns, dict.fromkeys(ONE_HOT, one_hot_weigh))
+primitive(adopt_pattern, dict.fromkeys(ONE_HOT, one_hot_adopt))
+primitive(look, {RBMForm: rbm_look})
+primitive(gain, {RBMForm: rbm_gain})
+primitive(turn, {RBMForm: rbm_turn})

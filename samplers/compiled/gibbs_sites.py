@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from latticework.models.forms import IMPOSSIBLE, GraphForm, PairForm, PottsPairForm, RBMForm
+from latticework.models.forms import IMPOSSIBLE, GraphForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.fields import (
@@ -22,22 +22,17 @@ from latticework.samplers.compiled.fields import (
 from latticework.samplers.compiled.hidden_units import exponentials, softplus_change
 from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
 from latticework.samplers.compiled.packed_chains import MANY
-from latticework.samplers.compiled.pairwise import LatticeTable, PottsLists
+from latticework.samplers.compiled.pairwise import ONE_HOT, LatticeTable, PottsLists
 from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.running_sums import leave
 
-BINARY = (LatticeTable, GraphForm, PairForm, RBMForm)
-ONE_HOT = (PottsLists, PottsPairForm)
-
 
 def room_of(form):
-    """Room for `prepare` and `resample_site`."""
-    raise NotImplementedError
+    """Room for `prepare` and `resample_site`, if they need any."""
 
 
 def prepare(form, i, room):
-    """Write to `room` what all chains need at site `i`."""
-    raise NotImplementedError
+    """Write to `room` what all chains need at site `i`, if there is anything."""
 
 
 def resample_site(form, x, values, fields, c, i, word, room, kept, first, t):
@@ -46,14 +41,6 @@ def resample_site(form, x, values, fields, c, i, word, room, kept, first, t):
 
 
 # Lattices.
-
-
-def no_room(form):
-    return None
-
-
-def prepare_nothing(form, i, room):
-    pass
 
 
 def lattice_resample(form, x, values, fields, c, i, word, room, kept, first, t):
@@ -189,10 +176,6 @@ def potts_resample(form, x, values, fields, c, i, word, room, kept, first, t):
 
 def find_logits(form, values, fields, i, logits, single):
     """The log-probabilities of site `i` given the rest, up to a constant. `single` is room."""
-    raise NotImplementedError
-
-
-def dense_find_logits(form, values, fields, i, logits, single):
     find_field(form, values, fields, i, logits)
 
 
@@ -205,13 +188,10 @@ def lists_find_logits(form, values, fields, i, logits, single):
         copy(logits, single)
 
 
-ROOM = dict.fromkeys(BINARY, no_room) | {RBMForm: rbm_room} | dict.fromkeys(ONE_HOT, potts_room)
+RESAMPLE = {LatticeTable: lattice_resample, GraphForm: graph_resample, PairForm: pair_resample}
+RESAMPLE |= {RBMForm: rbm_resample} | dict.fromkeys(ONE_HOT, potts_resample)
+primitive(resample_site, RESAMPLE)
+ROOM = {RBMForm: rbm_room} | dict.fromkeys(ONE_HOT, potts_room)
 primitive(room_of, ROOM, makes_arrays=True)
-PREPARE = dict.fromkeys((*BINARY, *ONE_HOT), prepare_nothing) | {RBMForm: rbm_prepare}
-primitive(prepare, PREPARE)
-primitive(find_logits, {PottsLists: lists_find_logits, PottsPairForm: dense_find_logits})
-RESAMPLE = (lattice_resample, graph_resample, pair_resample, rbm_resample)
-primitive(
-    resample_site,
-    dict(zip(BINARY, RESAMPLE, strict=True)) | dict.fromkeys(ONE_HOT, potts_resample),
-)
+primitive(prepare, {RBMForm: rbm_prepare})
+primitive(find_logits, {PottsLists: lists_find_logits})

@@ -7,7 +7,7 @@ step before.
 
 import numpy as np
 
-from latticework.samplers.compiled.jit import inlined, kernel
+from latticework.samplers.compiled.jit import copy, inlined, kernel
 from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.run_words import BLOCK, fill_words
 from latticework.samplers.compiled.tile_values import (
@@ -71,20 +71,13 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
 def trace_tile(form, trace, row, now, width, i, start, entries):
     """Store the states after a step, which set site `i`, as row `row` of the trace."""
     traced = np.uint64(max(0, min(np.int64(width), trace.shape[1] - start)))
-    if row == 0:
-        for c in range(traced):
-            for j in range(np.uint64(trace.shape[2]) // entries):
-                for v in range(entries):
-                    trace[0, start + c, j * entries + v] = entry(form, now, width, j, v, c)
-        return
-    repeat_row(trace[row - 1, start : start + traced], trace[row, start : start + traced])
     for c in range(traced):
-        for v in range(entries):
-            trace[row, start + c, i * entries + v] = entry(form, now, width, i, v, c)
-
-
-@kernel
-def repeat_row(before, after):
-    for c in range(before.shape[0]):
-        for j in range(before.shape[1]):
-            after[c, j] = before[c, j]
+        here = trace[row, start + c]
+        if row == 0:
+            for j in range(np.uint64(here.shape[0]) // entries):
+                for v in range(entries):
+                    here[j * entries + v] = entry(form, now, width, j, v, c)
+        else:
+            copy(here, trace[row - 1, start + c])
+            for v in range(entries):
+                here[i * entries + v] = entry(form, now, width, i, v, c)

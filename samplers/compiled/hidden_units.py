@@ -9,12 +9,15 @@ import math
 import numpy as np
 
 from latticework.samplers.compiled.arithmetic import exp32
-from latticework.samplers.compiled.jit import copy, kernel, reordered
+from latticework.samplers.compiled.jit import copy, inlined, kernel, reordered
 
 LARGEST_WEIGHT = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
-# Loops run over whole slices: of an index into a longer array, numba would check the sign.
+@inlined
+def split_units(fields, hidden):
+    """Inputs, sigmoids, and those of the opposites: numba checks the sign of longer indices."""
+    return fields[:hidden], fields[hidden : 2 * hidden], fields[2 * hidden :]
 
 
 def rbm_renew(form, values, fields):
@@ -24,13 +27,6 @@ def rbm_renew(form, values, fields):
 
 def rbm_add_change(form, fields, i, old, new):
     shift(fields, form.weight[i], new - old)
-
-
-def rbm_change(form, values, fields, i):
-    sign, odds = np.float32(1) - np.float32(2) * values[i], np.empty_like(form.hidden_bias)
-    exponentials(form.weight[i], sign, odds)
-    change = softplus_change(fields, odds, form.weight[i], sign)
-    return np.float64(sign * form.visible_bias[i]) + change
 
 
 @kernel
@@ -58,8 +54,8 @@ def softplus_change(fields, odds, row, sign):
 
     `odds` are `exponentials(row, sign)`.
     """
-    hidden = row.shape[0]
-    product = factors(fields[hidden : 2 * hidden], fields[2 * hidden :], odds)
+    _, on, off = split_units(fields, row.shape[0])
+    product = factors(on, off, odds)
     if 1e-300 < product < 1e300:
         return math.log(product)
     return exact_change(fields, row, sign)  # beyond double precision, or NaN
@@ -100,8 +96,7 @@ def factors(on, off, odds):
 @kernel
 def shift(fields, row, step):
     """Add a multiple of a row of weights to a chain's hidden inputs, and update their sigmoids."""
-    hidden = row.shape[0]
-    inputs, on, off = fields[:hidden], fields[hidden : 2 * hidden], fields[2 * hidden :]
+    inputs, on, off = split_units(fields, row.shape[0])
     for j in range(inputs.shape[0]):
         z = inputs[j] + step * row[j]
         small = exp32(-abs(z))

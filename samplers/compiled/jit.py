@@ -64,7 +64,8 @@ def primitive(
 ) -> None:
     """Compile calls of `generic` as the plain function that `choice` has for the type of its form.
 
-    The form is the first argument. The function is compiled once, and into its callers: numba's
+    The form is the first argument. Where `choice` has none, that is `generic` itself: the rule that
+    most forms share. The function is compiled once, and into its callers: numba's
     `inline="always"` would type each call anew, and kernels with functions among their arguments
     are not found on disk. A function that makes or returns arrays says so by `makes_arrays`; others
     count no references, as `lean` ones.
@@ -72,7 +73,7 @@ def primitive(
 
     @wraps(generic)
     def choose(form: Any, *_: Any) -> Callable:
-        return choice[form.instance_class]
+        return choice.get(form.instance_class, generic)
 
     options = INTO_CALLERS if makes_arrays else INTO_CALLERS | {"_nrt": False}
     overload(generic, jit_options=options)(choose)

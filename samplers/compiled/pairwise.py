@@ -17,7 +17,6 @@ from latticework.models.forms import (
     PottsGraphForm,
     PottsLatticeForm,
     PottsPairForm,
-    RBMForm,
 )
 from latticework.samplers.compiled.compiled_sampler import SameObjects
 
@@ -60,11 +59,9 @@ class PottsMatrix(NamedTuple):
 
 
 PairwiseForm = GraphForm | LatticeCounts | PairForm | PottsLists | PottsMatrix | PottsPairForm
-SitesForm = PairwiseForm | RBMForm  # forms of Gibbs, Hamming balls and random walks
 LISTED = (GraphForm, LatticeCounts, PottsLists)
 ONE_HOT = (PottsLists, PottsMatrix, PottsPairForm)
 PAIRWISE = (GraphForm, LatticeCounts, PairForm, *ONE_HOT)
-BINARY = (GraphForm, LatticeCounts, PairForm, RBMForm)
 
 
 def pairwise(form: Any) -> PairwiseForm:

@@ -15,13 +15,16 @@ from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.field_rows import dense_fields_of
 from latticework.samplers.compiled.fields import change, renew, renewals, set_site, target
+from latticework.samplers.compiled.gibbs_sites import room_of
 from latticework.samplers.compiled.hidden_units import exponentials, shift, softplus_change
 from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, primitive
-from latticework.samplers.compiled.pairwise import BINARY, list_neighbours
+from latticework.samplers.compiled.pairwise import list_neighbours
 from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
 from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
+# Parameters of which each flip adds one to the change of log pi.
+ADDED = {GraphForm: "offset", LatticeForm: "odds", PairForm: "diagonal", RBMForm: "visible_bias"}
 
 
 class SiteWalkState(NamedTuple):
@@ -37,10 +40,9 @@ class RandomWalkTwin(CompiledSampler):
     def run(self, state: SiteWalkState, form: BinaryForm, keys: Keys, sums: Sums) -> SiteWalkState:
         chains, sites = state.x.shape
         longest = min(2 * self.sampler.length - 1, sites)
-        hidden = len(form.hidden_bias) if isinstance(form, RBMForm) else 0
-        work = chains * len(keys) * (30.0 + longest * (10.0 + hidden))
+        work = chains * len(keys) * (30.0 + longest * (10.0 + state.fields.shape[1] / 3))
         form = list_neighbours(priced(form))
-        args = form, longest, hidden, state.x.numpy(), state.fields.numpy(), keys, sums
+        args = form, longest, state.x.numpy(), state.fields.numpy(), keys, sums
         over_chains(walk, chains, work, *args, fewest=SHORT)
         return state
 
@@ -53,23 +55,17 @@ def priced(form: BinaryForm) -> BinaryForm:
     """
     if all(np.isfinite(part).all() for part in form):
         return form
-    if isinstance(form, LatticeForm):
-        return form._replace(odds=np.full_like(form.odds, np.nan))
-    if isinstance(form, PairForm):
-        return form._replace(diagonal=np.full_like(form.diagonal, np.nan))
-    if isinstance(form, GraphForm):
-        return form._replace(offset=np.full_like(form.offset, np.nan))
-    return form._replace(visible_bias=np.full_like(form.visible_bias, np.nan))
+    added = ADDED[type(form)]
+    return form._replace(**{added: np.full_like(getattr(form, added), np.nan)})
 
 
 @kernel
-def walk(first, last, form, longest, hidden, x, fields, keys, sums):
+def walk(first, last, form, longest, x, fields, keys, sums):
     steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
     accept, invalid, trace = sums.accept, sums.invalid, sums.trace
     words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
-    room = np.empty((2, hidden), np.float32)
-    since, mask = fresh(sums, first, last, sites), renewals(sites)
+    room, since, mask = room_of(form), fresh(sums, first, last, sites), renewals(sites)
     for c in range(first, last):
         now, own = x[c], fields[c]
         for t in range(steps):
@@ -103,18 +99,9 @@ def walk(first, last, form, longest, hidden, x, fields, keys, sums):
 def path_change(form, now, fields, order, number, room):
     """The change in log-probability when the first `number` sites of `order` flip, float64.
 
-    `room` `[2, hidden]` is for RBMs: the change of the inputs, and its exponentials.
+    `room` `[2, hidden]` is that of RBMs: the change of the inputs, and its exponentials. Without
+    fields, all sites but the last flip, one after another, and flip back.
     """
-    raise NotImplementedError
-
-
-def path_flip(form, now, fields, order, number, room):
-    """Flip the first `number` sites of `order` and update `fields`, right after `path_change`."""
-    raise NotImplementedError
-
-
-def path_change_by_sites(form, now, fields, order, number, room):
-    """Flip all sites but the last, one after another, and flip them back. Without fields only."""
     gain, last = 0.0, number - 1
     for k in range(last):
         gain += change(form, now, fields, order[k])
@@ -123,6 +110,13 @@ def path_change_by_sites(form, now, fields, order, number, room):
     for k in range(last):
         now[order[k]] = np.float32(1) - now[order[k]]
     return gain
+
+
+def path_flip(form, now, fields, order, number, room):
+    """Flip the first `number` sites of `order` and update `fields`, right after `path_change`."""
+    for k in range(number):
+        i, new = target(form, now, order[k])
+        set_site(form, now, now, fields, i, new)
 
 
 def pair_path_change(form, now, fields, order, number, room):
@@ -159,12 +153,5 @@ def rbm_path_flip(form, now, fields, order, number, room):
     shift(fields, room[0], np.float32(1))
 
 
-def path_flip_by_sites(form, now, fields, order, number, room):
-    for k in range(number):
-        i, new = target(form, now, order[k])
-        set_site(form, now, now, fields, i, new)
-
-
-CHANGE = {PairForm: pair_path_change, RBMForm: rbm_path_change}
-primitive(path_change, dict.fromkeys(BINARY, path_change_by_sites) | CHANGE)
-primitive(path_flip, dict.fromkeys(BINARY, path_flip_by_sites) | {RBMForm: rbm_path_flip})
+primitive(path_change, {PairForm: pair_path_change, RBMForm: rbm_path_change})
+primitive(path_flip, {RBMForm: rbm_path_flip})

@@ -69,8 +69,7 @@ for _kinds, _forms, _twin in ROWS:
         TWINS.setdefault(_cell, []).append(_twin)
 # The same where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], list[str]] = {
-    **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in BINARY},
-    **{(Gibbs, form): ["gibbs_potts.PottsBlockTwin"] for form in (*POTTS, PottsGraphForm)},
+    **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in (*BINARY, *POTTS, PottsGraphForm)},
     (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
     (GWG, LatticeForm): ["several_moves.SeveralMovesTwin"],
     (GWG, PairForm): ["several_moves.SeveralMovesTwin"],

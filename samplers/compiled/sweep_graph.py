@@ -22,7 +22,7 @@ from latticework.samplers.compiled.arithmetic import F, exp32
 from latticework.samplers.compiled.columns import CHAINS, GraphColumns
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameObjects, Sums
 from latticework.samplers.compiled.draws import draw_bit
-from latticework.samplers.compiled.field_rows import renew_all
+from latticework.samplers.compiled.field_rows import fields_of
 from latticework.samplers.compiled.fields import add_change, renew, renewals
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
 from latticework.samplers.compiled.packed_chains import LANES, find_odds, pack
@@ -47,18 +47,16 @@ class GraphSweepState(NamedTuple):
 @dataclass(frozen=True)
 class GraphSweepTwin(GroupTwin):
     def start(self, x: Tensor, form: GraphForm) -> GraphSweepState:
-        sites = x.shape[1] if len(x) == 1 else 0
-        state = GraphSweepState(x, x.new_empty(len(x), sites, dtype=torch.float64))
-        if len(x) == 1:
-            renew_all(0, 1, form, x.numpy(), state.fields.numpy())
-        return state
+        alone = len(x) == 1
+        fields = fields_of(form, x) if alone else x.new_empty(len(x), 0, dtype=torch.float64)
+        return GraphSweepState(x, fields)
 
     def run(
         self, state: GraphSweepState, form: GraphForm, keys: Keys, sums: Sums
     ) -> GraphSweepState:
         x, fields = state.x.numpy(), state.fields.numpy()
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        if self.prefers_columns((form,), len(x)):
+        if self.columns((form,), len(x)) is not None:
             return super().run(state, form, keys, sums)
         if len(x) == 1:
             sweep_alone(metropolis, form, x, fields[0], keys, sums)
@@ -69,18 +67,16 @@ class GraphSweepTwin(GroupTwin):
         return state
 
     def columns(self, forms: tuple[GraphForm, ...], chains: int) -> GraphColumns | None:
-        """The arrays of sweeps in bits of so many chains on each of the forms, if there are any."""
+        """The arrays of sweeps in bits of so many chains on each of the forms, if these pay."""
+        if len(forms) * chains < MIN_CHAINS:
+            return None
         metropolis = isinstance(self.sampler, MetropolisSweep)
         return find_columns(SameObjects(forms), metropolis, chains)
-
-    def prefers_columns(self, forms: tuple[GraphForm, ...], chains: int) -> bool:
-        many = len(forms) * chains >= MIN_CHAINS
-        return many and self.columns(forms, chains) is not None
 
     def serves_groups(
         self, state: GraphSweepState, forms: tuple[GraphForm, ...], chains: int
     ) -> bool:
-        return self.prefers_columns(forms, chains)
+        return self.columns(forms, chains) is not None
 
     def run_groups(
         self,
@@ -113,8 +109,7 @@ def sweep(first, last, metropolis, form, x, keys, sums):
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
         fields, total = np.empty(CHUNK * LANES, np.float32), np.empty(LANES)
         words = np.zeros(CHUNK * LANES, np.uint32)
-        new, rises = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
-        falls = np.empty(CHUNK * LANES, np.uint8)
+        rises, stays = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
         changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
@@ -131,17 +126,15 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                         find_odds(fields, m * LANES, total, form, now, i)
                     if metropolis:
                         for m in range(np.uint64(rows * LANES)):
-                            rare, usual = (
-                                is_move_proposed(words[m], fields[m]),
-                                is_tie_kept(words[m], fields[m]),
-                            )
+                            rare = is_move_proposed(words[m], fields[m])
+                            usual = is_tie_kept(words[m], fields[m])
                             rises[m] = np.uint8(usual if fields[m] > 0 else rare)
-                            falls[m] = np.uint8(rare if fields[m] > 0 else usual)
-                        flip(now, rises, falls, changed, order, begin, rows)
+                            stays[m] = np.uint8(not (rare if fields[m] > 0 else usual))
+                        update(now, rises, stays, changed, order, begin, rows)
                     else:
                         for m in range(np.uint64(rows * LANES)):
-                            new[m] = np.uint8(draw_bit(words[m], fields[m]))
-                        replace(now, new, changed, order, begin, rows)
+                            rises[m] = np.uint8(draw_bit(words[m], fields[m]))
+                        update(now, rises, rises, changed, order, begin, rows)
                     chunk += 1
             for c in range(chains):
                 sums.changed[start + c] += np.int64(changed[c])
@@ -175,28 +168,15 @@ def is_tie_kept(word, odds):
 
 
 @lean
-def replace(now, new, changed, order, begin, rows):
-    """Write the new values of some sites, and count those that differ."""
-    for m in range(np.uint64(rows)):
-        i, word = np.uint64(order[np.uint64(begin) + m]), pack(new, m * np.uint64(LANES))
-        count(changed, now[i] ^ word)
-        now[i] = word
-
-
-@lean
-def flip(now, rises, falls, changed, order, begin, rows):
-    """Flip the chains at 0 where the site `rises`, and those at 1 where it `falls`."""
+def update(now, rises, stays, changed, order, begin, rows):
+    """Set sites to 1 in the chains at 0 where they rise, and in those at 1 where they stay."""
     for m in range(np.uint64(rows)):
         i, at = np.uint64(order[np.uint64(begin) + m]), m * np.uint64(LANES)
-        flips = (pack(rises, at) & ~now[i]) | (pack(falls, at) & now[i])
-        count(changed, flips)
-        now[i] ^= flips
-
-
-@lean
-def count(changed, flips):
-    for c in range(np.uint64(LANES)):
-        changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
+        word = (pack(rises, at) & ~now[i]) | (pack(stays, at) & now[i])
+        flips = now[i] ^ word
+        now[i] = word
+        for c in range(np.uint64(LANES)):
+            changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
 
 
 @lean

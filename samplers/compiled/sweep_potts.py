@@ -235,11 +235,16 @@ def count_one(fields, one, value, coupling):
 @lean
 def weigh(work):
     """Replace the fields by weights; the largest of a site is 1."""
-    work.top[:] = -np.inf
+    top = work.top
+    top[:] = -np.inf
     for v in range(work.weights.shape[0]):
-        raise_to(work.top, work.weights[v])
+        fields = work.weights[v]
+        for c in range(np.uint64(top.shape[0])):
+            top[c] = fields[c] if fields[c] > top[c] else top[c]
     for v in range(work.weights.shape[0]):
-        to_weights(work.weights[v], work.top)
+        fields = work.weights[v]
+        for c in range(np.uint64(top.shape[0])):
+            fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > LEAST)
 
 
 @lean
@@ -266,18 +271,6 @@ def try_others(work):
     for v in range(q):
         add_other_weights(work.left, work.left, work.weights[v], work.new, np.uint8(v))
     keep_rejected(work.new, work.old, work.words[1], passed[q], work.left)
-
-
-@lean
-def raise_to(top, fields):
-    for c in range(np.uint64(top.shape[0])):
-        top[c] = fields[c] if fields[c] > top[c] else top[c]
-
-
-@lean
-def to_weights(fields, top):
-    for c in range(np.uint64(top.shape[0])):
-        fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > LEAST)
 
 
 @lean

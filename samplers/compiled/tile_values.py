@@ -20,22 +20,21 @@ from latticework.samplers.compiled.philox import unit
 MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
 WIDE = 1024  # bytes of a row
 LINE = 16  # sites whose values are read and written together: float32 of a cache line
-TILED = (LatticeTable, GraphForm, PottsLists)
 
 
 def widest(form):
     """How many chains a tile holds at most."""
-    raise NotImplementedError
+    return WIDE
 
 
 def words_of(form, chains):
     """The length of a row of random words for so many chains."""
-    raise NotImplementedError
+    return chains
 
 
 def entries_of(form):
     """The entries of x for a site, uint64."""
-    raise NotImplementedError
+    return np.uint64(1)
 
 
 def load_tile(form, values, start, chains):
@@ -50,7 +49,6 @@ def entry(form, now, width, i, v, c):
 
 def store_value(form, values, chain, now, width, i, c):
     """Write the value of site `i` of `chain`, the c-th of the tile, where x is one-hot."""
-    raise NotImplementedError
 
 
 def visit(form, now, width, i, words, at, changed, room):
@@ -59,14 +57,6 @@ def visit(form, now, width, i, words, at, changed, room):
 
 
 # Lattices.
-
-
-def lattice_widest(form):
-    return WIDE
-
-
-def lattice_words_of(form, chains):
-    return chains
 
 
 @kernel
@@ -179,10 +169,6 @@ def graph_visit(form, now, width, i, words, at, changed, room):
 # Potts models with listed neighbours. Operations are those of `gibbs_sites.potts_resample`.
 
 
-def one_entry(form):
-    return np.uint64(1)
-
-
 def potts_entries_of(form):
     return np.uint64(form.bias.shape[0])
 
@@ -207,10 +193,6 @@ def potts_load_tile(form, values, start, chains):
 
 def potts_entry(form, now, width, i, v, c):
     return np.float32(now[i * width + c] == np.uint8(v))
-
-
-def store_nothing(form, values, chain, now, width, i, c):
-    pass
 
 
 def potts_store_value(form, values, chain, now, width, i, c):
@@ -293,15 +275,11 @@ def draw_by_passed(passed, level, new, now, width, i, words, at, changed):
         now[here + c] = drawn
 
 
-WIDEST = (lattice_widest, graph_widest, lattice_widest)
-WORDS = (lattice_words_of, graph_words_of, lattice_words_of)
-LOAD = (lattice_load_tile, graph_load_tile, potts_load_tile)
-ENTRY = (lattice_entry, graph_entry, potts_entry)
-VISIT = (lattice_visit, graph_visit, potts_visit)
-primitive(widest, dict(zip(TILED, WIDEST, strict=True)))
-primitive(words_of, dict(zip(TILED, WORDS, strict=True)))
-primitive(entries_of, dict.fromkeys(TILED, one_entry) | {PottsLists: potts_entries_of})
-primitive(load_tile, dict(zip(TILED, LOAD, strict=True)), makes_arrays=True)
-primitive(entry, dict(zip(TILED, ENTRY, strict=True)))
-primitive(store_value, dict.fromkeys(TILED, store_nothing) | {PottsLists: potts_store_value})
-primitive(visit, dict(zip(TILED, VISIT, strict=True)))
+primitive(widest, {GraphForm: graph_widest})
+primitive(words_of, {GraphForm: graph_words_of})
+primitive(entries_of, {PottsLists: potts_entries_of})
+LOAD = {LatticeTable: lattice_load_tile, GraphForm: graph_load_tile, PottsLists: potts_load_tile}
+primitive(load_tile, LOAD, makes_arrays=True)
+primitive(entry, {LatticeTable: lattice_entry, GraphForm: graph_entry, PottsLists: potts_entry})
+primitive(store_value, {PottsLists: potts_store_value})
+primitive(visit, {LatticeTable: lattice_visit, GraphForm: graph_visit, PottsLists: potts_visit})
