@@ -292,8 +292,8 @@ def test_graphs_that_columns_do_not_serve():
     unequal = lw.Graph([[0, 1], [1, 2]], [0.5, 0.4])
     hub = lw.Graph([[0, i] for i in range(1, 9)], 0.5)
     for model, chains in ((SIGNED["torus"], 7), (unequal, 64), (hub, 64)):
-        assert twin.columns((model.form(),), chains) is None
-    assert twin.columns((SIGNED["torus"].form(),), 8) is not None
+        assert not twin.prefers_columns((model.form(),), chains)
+    assert twin.prefers_columns((SIGNED["torus"].form(),), 8)
 
 
 def test_hot_levels_of_a_signed_graph_make_one_step():

@@ -22,7 +22,7 @@ LABEL_CHARACTERS = 24  # characters of a line of a name
 MIN_VISIBLE_BAND = 0.01  # share of the panel's height: a line hides a narrower band
 ARROWS = "\N{UPWARDS ARROW}\N{DOWNWARDS ARROW}"
 SPREAD_ROUNDS = 200  # rounds in which names are moved apart
-LINE_POINTS = 500  # of a line, at which a name may cover it
+LINE_POINTS = 500  # points of a line that a name may cover
 MAX_LINES_AWAY = 8  # half lines of text, at most, by which a name is moved off a line
 
 

@@ -38,7 +38,7 @@ from latticework.samplers.compiled.vectors import (
 )
 
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
-LATE_PLANES = 4  # of the others, compared at once: a divisor of their number
+LATE_PLANES = 4  # planes after the first that are compared at once: a divisor of their number
 CERTAIN = PLANES  # the plane of lanes at 0 that change for certain; the next: lanes at 1
 STORED_PLANES = PLANES + 2
 TERMS = (5, 8, 16)  # a polynomial has so many, one for each number of neighbours

@@ -56,7 +56,7 @@ class GraphSweepTwin(GroupTwin):
     ) -> GraphSweepState:
         x, fields = state.x.numpy(), state.fields.numpy()
         metropolis = isinstance(self.sampler, MetropolisSweep)
-        if self.columns((form,), len(x)) is not None:
+        if self.prefers_columns((form,), len(x)):
             return super().run(state, form, keys, sums)
         if len(x) == 1:
             sweep_alone(metropolis, form, x, fields[0], keys, sums)
@@ -67,16 +67,18 @@ class GraphSweepTwin(GroupTwin):
         return state
 
     def columns(self, forms: tuple[GraphForm, ...], chains: int) -> GraphColumns | None:
-        """The arrays of sweeps in bits of so many chains on each of the forms, if these pay."""
-        if len(forms) * chains < MIN_CHAINS:
-            return None
+        """The arrays of sweeps in bits of so many chains on each of the forms, if there are any."""
         metropolis = isinstance(self.sampler, MetropolisSweep)
         return find_columns(SameObjects(forms), metropolis, chains)
+
+    def prefers_columns(self, forms: tuple[GraphForm, ...], chains: int) -> bool:
+        many = len(forms) * chains >= MIN_CHAINS
+        return many and self.columns(forms, chains) is not None
 
     def serves_groups(
         self, state: GraphSweepState, forms: tuple[GraphForm, ...], chains: int
     ) -> bool:
-        return self.columns(forms, chains) is not None
+        return self.prefers_columns(forms, chains)
 
     def run_groups(
         self,

@@ -288,6 +288,9 @@ MADE: dict[str, Made] = {
     "fig5-iterations": Made(coupling, {
         **each(("gwg_100",), -6.0), **each(("dula_100", "dmala_100"), -4.0),
     }, true={"steps take longer": {"seconds": dict.fromkeys(OURS, 9.0)}}),
+    "fig5-data": Made(coupling, {
+        **each(("gwg_100",), -6.0), **each(("dula_100", "dmala_100"), -4.0),
+    }),
     "fig5-seconds": Made(coupling, {
         **each(("gwg_100",), -20.0),
         **{f"{name} is slow": {"seconds": {name: 9.0}} for name in OURS},
