@@ -1,6 +1,7 @@
 """Steps compiled by PyTorch: the decisions of eager steps, their law, and what is refused."""
 
 import copy
+from typing import NamedTuple
 
 import exactness
 import numpy as np
@@ -150,43 +151,50 @@ def test_products_of_a_step_can_be_compiled(use, monkeypatch):
     assert not any("mkldnn" in name for name in names)
 
 
-PRODUCT_ROWS = {  # bias, and whether oneDNN takes the product: 60 rows, 50 terms, 40 columns
-    "no bias": (None, {}, True),
-    "a bias a column": ((40,), {}, True),
-    "a bias for all entries": ((60, 40), {}, False),
-    "a multiple": ((40,), {"alpha": 2.0}, False),
-    "double precision": ((40,), {"dtype": torch.float64}, False),
-    "few multiplications": ((40,), {"least": 10**9}, False),
-    "a processor whose AVX-512 MKL uses": ((40,), {"slow": False}, False),
+class Product(NamedTuple):
+    """A product of 60 rows, 50 terms and 40 columns, and whether oneDNN takes it."""
+
+    taken: bool
+    bias: tuple[int, ...] = (40,)  # the shape
+    alpha: float = 1.0
+    dtype: torch.dtype = torch.float32
+    least: int = 2000
+    slow: bool = True
+
+
+PRODUCTS = {
+    "a bias a column": Product(True),
+    "a bias for all entries": Product(False, bias=(60, 40)),
+    "a multiple": Product(False, alpha=2.0),
+    "double precision": Product(False, dtype=torch.float64),
+    "few multiplications": Product(False, least=10**9),
+    "a processor whose AVX-512 MKL uses": Product(False, slow=False),
 }
 
 
-@pytest.mark.parametrize("case", PRODUCT_ROWS)
+@pytest.mark.parametrize("case", PRODUCTS)
 def test_large_products_of_compiled_steps_are_those_of_onednn(case, monkeypatch):
-    shape, given, taken = PRODUCT_ROWS[case]
-    given = dict(given)
-    monkeypatch.setattr(inductor, "MAX_LOOP_MULTIPLICATIONS", 1000)
-    monkeypatch.setattr(inductor, "MIN_ONEDNN_MULTIPLICATIONS", given.pop("least", 2000))
-    slow = given.pop("slow", True)
-    monkeypatch.setattr(inductor, "mkl_is_slow", lambda: slow)
-    dtype, rng = given.pop("dtype", torch.float32), Generator().manual_seed(5)
-    x, weight = (torch.randn(*s, generator=rng, dtype=dtype) for s in ((60, 50), (50, 40)))
-    if shape is None:
-        made = inductor.PRODUCTS[torch.ops.aten.mm.default](x, weight)
-        expected = x @ weight
-    else:
-        bias = torch.randn(*shape, generator=rng, dtype=dtype)
-        made = inductor.PRODUCTS[torch.ops.aten.addmm.default](bias, x, weight, **given)
-        expected = torch.addmm(bias, x, weight, **given)
-    assert (made is not NotImplemented) == taken
-    if taken:
-        torch.testing.assert_close(made, expected)
+    product = PRODUCTS[case]
+    monkeypatch.setattr(inductor, "LEAST", product.least)
+    monkeypatch.setattr(inductor, "mkl_is_slow", lambda: product.slow)
+    rng = Generator().manual_seed(5)
+    bias, x, weight = (
+        torch.randn(*shape, generator=rng, dtype=product.dtype)
+        for shape in (product.bias, (60, 50), (50, 40))
+    )
+    rule = inductor.PRODUCTS[torch.ops.aten.addmm.default]
+    made = rule(bias, x, weight, alpha=product.alpha)
+    assert (made is not NotImplemented) == product.taken
+    if product.taken:
+        torch.testing.assert_close(made, torch.addmm(bias, x, weight))
+        without_bias = inductor.PRODUCTS[torch.ops.aten.mm.default](x, weight)
+        torch.testing.assert_close(without_bias, x @ weight)
 
 
 @pytest.mark.slow
 def test_compiled_steps_with_products_of_onednn_make_the_decisions_of_eager_ones(monkeypatch):
     """Both products of block Gibbs, where their weights change between two blocks."""
-    monkeypatch.setattr(inductor, "MIN_ONEDNN_MULTIPLICATIONS", 100_000)
+    monkeypatch.setattr(inductor, "LEAST", 100_000)
     monkeypatch.setattr(inductor, "mkl_is_slow", lambda: True)
     torch.manual_seed(0)
     model = lw.RBM(96, 64)
@@ -197,7 +205,7 @@ def test_compiled_steps_with_products_of_onednn_make_the_decisions_of_eager_ones
         block = kernel.compile(state, model)
         assert block.steps < 10
         for _ in range(10):
-            x, tape = state.x.clone(), None
+            x = state.x.clone()
             if int(state.made) == len(state.infos[0]):
                 model.weight.add_(0.01)
             state, _ = kernel.step(state, model, rng)
