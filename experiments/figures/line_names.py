@@ -23,7 +23,7 @@ MIN_VISIBLE_BAND = 0.01  # share of the panel's height: a line hides a narrower 
 ARROWS = "\N{UPWARDS ARROW}\N{DOWNWARDS ARROW}"
 SPREAD_ROUNDS = 200  # rounds in which names are moved apart
 LINE_POINTS = 500  # points of a line that a name may cover
-MAX_LINES_AWAY = 8  # half lines of text, at most, by which a name is moved off a line
+MAX_HALF_LINES = 8  # half heights of a name, at most, by which it is moved off a line
 
 
 def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = ()) -> None:
@@ -45,14 +45,14 @@ def label_lines_and_legend(figure: Figure, note: str, extra: Sequence[Artist] = 
     names, texts = [], ""
     for (ax, _), line in lines.items():
         name = _name_line(ax, line)
-        names.append((ax, name))
+        names.append((ax, line, name))
         texts += name.get_text()
     if ARROWS[0] in texts or ARROWS[1] in texts:
         note += " An arrow: the line reaches this value beyond the panel."
     _add_legend(figure, note, legend)
     engine = figure.get_layout_engine()
     settings = engine.get() if engine else {}
-    figure.set_layout_engine(NamesApart(names, [*lines.values()], **settings))
+    figure.set_layout_engine(NamesApart(names, **settings))
 
 
 def without_band(note: str) -> str:
@@ -74,22 +74,19 @@ class NamesApart(ConstrainedLayoutEngine):
     A name in the panel is first moved off the other lines.
     """
 
-    def __init__(
-        self, names: Sequence[tuple[Axes, Annotation]], lines: Sequence[Line2D], **settings: Any
-    ) -> None:
+    def __init__(self, names: Sequence[tuple[Axes, Line2D, Annotation]], **settings: Any) -> None:
         super().__init__(**settings)
-        self._names, self._lines = names, lines
+        self._names = names
 
     def execute(self, fig: Figure) -> None:
         super().execute(fig)
         for ax in fig.axes:
-            names, places = [], []
-            for (panel, name), line in zip(self._names, self._lines, strict=True):
+            names, heights = [], []
+            for panel, line, name in self._names:
                 if panel is ax:
-                    others = [other for other in ax.get_lines() if other is not line]
                     names.append(name)
-                    places.append(_height_off_lines(name, ax, others))
-            _move_apart(names, places, ax.bbox.y0, ax.bbox.y1)
+                    heights.append(_height_off_lines(name, line, ax))
+            _move_apart(names, heights, ax.bbox.y0, ax.bbox.y1)
 
 
 def _add_legend(figure: Figure, note: str, handles: dict[str, Any]) -> None:
@@ -140,41 +137,48 @@ def _name_line(ax: Axes, line: Line2D) -> Annotation:
     )  # fmt: skip
 
 
-def _height_off_lines(name: Annotation, ax: Axes, lines: Sequence[Line2D]) -> float:
-    """How far to move a name up or down, in dots, so that it covers the least of `lines`.
+def _height_off_lines(name: Annotation, line: Line2D, ax: Axes) -> float:
+    """How far to move the name of `line` up or down, in dots, to cover the least of other lines.
 
-    Names outside of the panel stay. Of heights that cover as little, the nearest is taken.
+    A name beside the panel stays. Of heights that cover as little, the nearest is taken.
     """
     name.set_position((6, 0))
     box = name.get_window_extent()
     if box.x0 >= ax.bbox.x1:
         return 0.0
     points = [np.empty((0, 2))]
-    for line in lines:
-        ends = line.get_transform().transform(np.column_stack(line.get_data()).astype(float))
-        ends = ends[np.isfinite(ends).all(1)]
-        if len(ends) > 1:
-            steps = np.arange(len(ends))
-            between = np.linspace(0, len(ends) - 1, LINE_POINTS)
-            points.append(np.column_stack([np.interp(between, steps, axis) for axis in ends.T]))
+    for other_line in ax.get_lines():
+        if other_line is not line:
+            points.append(_points_between(other_line))
     x, y = np.concatenate(points).T
-    beside = (x > box.x0) & (x < box.x1)
-    best, least = 0.0, math.inf
-    for lines_away in sorted(range(-MAX_LINES_AWAY, MAX_LINES_AWAY + 1), key=abs):
-        shift = lines_away * box.height / 2
-        inside = box.y0 + shift >= ax.bbox.y0 and box.y1 + shift <= ax.bbox.y1
-        covered = np.sum(beside & (y > box.y0 + shift) & (y < box.y1 + shift))
-        if inside and covered < least:
-            best, least = shift, covered
-    return best
+    y = y[(x > box.x0) & (x < box.x1)]
+    nearest, fewest = 0.0, math.inf
+    for steps in sorted(range(-MAX_HALF_LINES, MAX_HALF_LINES + 1), key=abs):
+        height = steps * box.height / 2
+        bottom, top = box.y0 + height, box.y1 + height
+        covered = int(np.count_nonzero((y > bottom) & (y < top)))
+        if bottom >= ax.bbox.y0 and top <= ax.bbox.y1 and covered < fewest:
+            nearest, fewest = height, covered
+    return nearest
+
+
+def _points_between(line: Line2D) -> NDArray:
+    """Points on a line in dots, `[n, 2]`, where its ends are finite."""
+    data = np.column_stack(line.get_data()).astype(float)
+    ends = line.get_transform().transform(data)
+    ends = ends[np.isfinite(ends).all(1)]
+    if len(ends) < 2:
+        return ends
+    numbers = np.linspace(0, len(ends) - 1, LINE_POINTS)
+    return np.column_stack([np.interp(numbers, np.arange(len(ends)), axis) for axis in ends.T])
 
 
 def _move_apart(
-    names: Sequence[Annotation], places: Sequence[float], bottom: float, top: float
+    names: Sequence[Annotation], heights: Sequence[float], bottom: float, top: float
 ) -> None:
     """Move the names up and down, between `bottom` and `top`, until none lies on another.
 
-    They begin at `places`, in dots above the ends of their lines.
+    They begin at `heights`, in dots above the ends of their lines.
     """
     dots = names[0].figure.dpi / 72 if names else 1.0  # a point
     boxes = []
@@ -183,7 +187,7 @@ def _move_apart(
         boxes.append(name.get_window_extent())
     middles = np.array([(box.y0 + box.y1) / 2 for box in boxes])
     half = np.array([box.height / 2 + 0.9 * dots for box in boxes])
-    moved = middles + places
+    moved = middles + heights
     for _ in range(SPREAD_ROUNDS):
         moved = np.clip(moved, bottom + half, top - half)
         order = moved.argsort(kind="stable")
