@@ -6,6 +6,9 @@
     python -m workshop.bench --quick         a rough result within a minute or two
     python -m workshop.bench --out FILE.csv  also write FILE.csv and FILE_limit.png
     python -m workshop.bench --only 5x5/100 rbm --contenders eager numba limit
+    python -m workshop.bench --earlier ../before --contenders compiled earlier --ess 0
+
+`--earlier` times the kernels of another checkout of the library beside those of this one.
 
 For each workload (a model, a number of chains, a sampler), all contenders run in turns, each in a
 process of its own on the same cores. A turn gives one time of each contender, and ratios are those
@@ -105,9 +108,11 @@ def rows_of(work: Workload, threads: int, times: dict[str, list[float]]) -> list
 class Bench:
     """Workers of all contenders for one number of threads, and what they measure."""
 
-    def __init__(self, contenders: list[str], threads: int, effort: Effort, log: Console) -> None:
+    def __init__(
+        self, contenders: list[str], threads: int, effort: Effort, log: Console, earlier: str = ""
+    ) -> None:
         self.threads, self.effort, self.log = threads, effort, log
-        self.contenders = contenders
+        self.contenders, self.earlier = contenders, earlier
         self.workers: dict[str, RemoteWorker] = {}
 
     def close(self) -> None:
@@ -121,7 +126,8 @@ class Bench:
             if not CONTENDERS[name].takes(work, self.threads):
                 continue
             if name not in self.workers:
-                self.workers[name] = RemoteWorker(name, self.threads)
+                source = self.earlier if name == "earlier" else ""
+                self.workers[name] = RemoteWorker(name, self.threads, source)
             if reason := self.workers[name].start(work):
                 self.log.print(f"{name} declines {work.name}: {reason}", style="yellow")
             else:
@@ -179,11 +185,15 @@ def measure(
     threads: list[int],
     effort: Effort,
     log: Console,
+    earlier: str = "",
 ) -> Iterator[Row]:
-    """Rows of all workloads. Effective samples per step are estimated once per model, sampler."""
+    """Rows of all workloads. Effective samples per step are estimated once per model, sampler.
+
+    `earlier` is the folder from which the contender of this name imports the library.
+    """
     known: dict[tuple[str, str], tuple[float, float]] = {}
     for count in threads:
-        bench = Bench(contenders, count, effort, log)
+        bench = Bench(contenders, count, effort, log, earlier)
         try:
             for work in workloads:
                 log.print(f"{count} thread(s): {work.name}", style="dim")
@@ -211,8 +221,13 @@ def table(rows: list[Row]) -> str:
     names = list(dict.fromkeys(frame.contender))
     ours = frame[frame.contender == next((name for name in OURS if name in names), "")]
     speeds = frame.pivot(index=TARGET, columns="contender", values="steps_per_second")[names]
-    speeds["ours / limit"] = ours.set_index(TARGET).of_limit
-    title = "steps of all chains per second, and ours as a share of the limit"
+    if "limit" in names:
+        speeds["ours / limit"] = ours.set_index(TARGET).of_limit
+    for name in names if "limit" not in names else ():
+        if name not in set(ours.contender):
+            theirs = frame[frame.contender == name]
+            speeds[f"ours / {name}"] = theirs.set_index(TARGET).ours_ratio
+    title = "steps of all chains per second, and ours as multiples of others"
     return f"{title}\n{speeds.to_string(float_format=three_digits, na_rep='')}"
 
 
@@ -286,12 +301,21 @@ def main(arguments: list[str] | None = None) -> None:
     add("--threads", type=int, nargs="+", default=sorted({1, min(2, available)}), metavar="N")
     help_ess = "longest trace for effective samples of a sampler on a model; 0 for none"
     add("--ess", type=float, default=20.0, metavar="SECONDS", help=help_ess)
-    usual = [name for name, contender in CONTENDERS.items() if not contender.environment]
-    add("--contenders", nargs="+", choices=CONTENDERS, default=usual, metavar="NAME")
+    special = {name for name, contender in CONTENDERS.items() if contender.environment}
+    usual = [name for name in CONTENDERS if name not in {"earlier", *special}]
+    help_contenders = "by default those of each table, or all but avx2, sse2 and earlier"
+    add("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME", help=help_contenders)
     add("--only", nargs="+", default=[], help="parts of MODEL/CHAINS/SAMPLER names")
     help_tables = f"write tables of the docs to FOLDER: {', '.join(TABLES)}; by default all"
     add("--tables", nargs="+", default=[], metavar=("FOLDER", "NAME"), help=help_tables)
+    help_earlier = "another checkout, whose kernels are the contender `earlier`"
+    add("--earlier", type=Path, metavar="FOLDER", help=help_earlier)
     options = parser.parse_args(arguments)
+    earlier = str((options.earlier / "src").resolve()) if options.earlier else ""
+    if ("earlier" in (options.contenders or usual)) != bool(earlier):
+        parser.error("the contender earlier and --earlier FOLDER need each other")
+    if earlier and not Path(earlier, "latticework").is_dir():
+        parser.error(f"--earlier must be a checkout with src/latticework, got {options.earlier}")
     if not all(1 <= count <= available for count in options.threads):
         parser.error(f"--threads must be between 1 and the {available} cores of this process")
     folder, *names = options.tables or [None]
@@ -306,7 +330,7 @@ def main(arguments: list[str] | None = None) -> None:
             if absent := missing(name):
                 text = f"{name} is left out: {' and '.join(absent)} not installed"
                 console.print(text, style="yellow")
-        rows = list(measure(workloads, present, options.threads, effort, console))
+        rows = list(measure(workloads, present, options.threads, effort, console, earlier))
         if rows:
             print(table(rows))
         if rows and out is not None:
@@ -316,14 +340,15 @@ def main(arguments: list[str] | None = None) -> None:
     if folder:
         for name in names or TABLES:
             workloads = [w for w in TABLES[name].workloads if w in set(chosen(options.only))]
-            run(workloads, list(TABLES[name].contenders) or usual, Path(folder) / f"{name}.csv")
+            contenders = options.contenders or list(TABLES[name].contenders) or usual
+            run(workloads, contenders, Path(folder) / f"{name}.csv")
         return
     workloads = list(chosen(options.only))
     if options.quick and not options.only:
         workloads = [w for w in TABLE if w.kind == "ising" and w.sites * w.chains <= QUICK]
     if not workloads:
         parser.error(f"--only matches none of {', '.join(work.name for work in chosen([]))}")
-    run(workloads, options.contenders, options.out)
+    run(workloads, options.contenders or usual, options.out)
 
 
 if __name__ == "__main__":

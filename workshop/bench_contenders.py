@@ -322,6 +322,7 @@ CONTENDERS = {
         needs=("numba",),
         is_ours=False,
     ),
+    "earlier": Contender(Compiled),  # the library of another checkout
 }
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from latticework.models.base import EnergyModel
     from latticework.samplers.base import Sampler
 
+POTTS_COUPLING = 0.5
 NAMES = {
     "gibbs-1": "gibbs",
     "gwg-1": "gwg",
@@ -54,12 +55,30 @@ def model_of(work: Workload) -> "EnergyModel":
         return as_model(function, sites=work.sites, values=values)
     if work.kind in GRAPHS:
         return graph_of(work.kind, work.sizes)
+    if "potts" in work.kind:
+        return potts_model(work)
     from latticework.models.dense_ising import sherrington_kirkpatrick
     from latticework.models.ising import Lattice
 
     if work.kind == "pairs":
         return sherrington_kirkpatrick(work.sites, 0.5)
     return Lattice(work.sizes, COUPLING, BIAS)
+
+
+def potts_model(work: Workload) -> "EnergyModel":
+    """A Potts lattice, or random couplings of all pairs of sites."""
+    import torch
+
+    from latticework.models.potts import DensePotts, LatticePotts
+
+    *sides, values = work.sizes
+    if work.kind == "potts":
+        return LatticePotts(sides, values, POTTS_COUPLING)
+    size = work.sites * values
+    coupling = torch.randn(size, size, generator=torch.Generator().manual_seed(0)) / size**0.5
+    coupling = coupling + coupling.T
+    coupling.view(work.sites, values, work.sites, values).diagonal(dim1=0, dim2=2).zero_()
+    return DensePotts(coupling, values)
 
 
 def sampler_of_workload(work: Workload) -> "Sampler":

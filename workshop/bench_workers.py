@@ -7,6 +7,7 @@ workers share the same cores and wait while another one runs.
 
 import multiprocessing
 import os
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -85,16 +86,17 @@ class Worker:
 class RemoteWorker:
     """A Worker in a process of its own: methods of the same names run there.
 
-    A method raises RuntimeError with the contender's name if it fails there, or if the process
-    dies.
+    The process imports the library from the folder `source`, if one is given. A method raises
+    RuntimeError with the contender's name if it fails there, or if the process dies.
     """
 
-    def __init__(self, contender: str, threads: int) -> None:
+    def __init__(self, contender: str, threads: int, source: str = "") -> None:
         self.contender = contender
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, contender, threads)
-        with limit_processes(threads, CONTENDERS[contender].environment):
+        environment = CONTENDERS[contender].environment
+        with limit_processes(threads, environment), import_from(source):
             self._process = context.Process(target=serve, args=arguments, daemon=True)
             self._process.start()
         theirs.close()
@@ -152,6 +154,18 @@ def cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+@contextmanager
+def import_from(source: str) -> Iterator[None]:
+    """Processes started in the block look for modules in the folder `source` first, if given."""
+    before = list(sys.path)
+    if source:
+        sys.path.insert(0, source)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 @contextmanager

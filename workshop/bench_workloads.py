@@ -20,13 +20,29 @@ GRAPHS = (
     "sk-200",
 )
 FUNCTIONS = ("readme-20", "field-30", "mlp-784x128", "categories-20x4")
+# The compiled kernels of each form, by chains of its models. Samplers have names of `sampler=`.
+ON_EVERY_FORM = ("gibbs-1", "gibbs(sites=2)", "gwg-1", "locally_balanced", "dula", "dmala")
+ON_BINARY = (*ON_EVERY_FORM, "hamming_ball(sites=4, radius=2)", "random_walk", "gwg(flips=3)")
+ON_PAIRS = (*ON_BINARY, "pafs", "dlmc", "acs")
+SWEEPS = ("sweep", "metropolis")
+FORMS = [
+    ("ising-25x25", 100, (*ON_PAIRS, *SWEEPS, "swendsen_wang")),
+    ("regular-1000x3", 100, (*ON_PAIRS, *SWEEPS)),
+    ("pairs-200", 100, ON_PAIRS),
+    ("pairs-800", 100, ON_PAIRS),
+    ("potts-30x30x4", 100, (*ON_EVERY_FORM, "acs", *SWEEPS, "swendsen_wang")),
+    ("dense_potts-64x4", 100, (*ON_EVERY_FORM, "acs")),
+    ("rbm-784x500", 100, ON_BINARY),
+    ("rbm-50x20", 10, ON_BINARY),
+]
 
 
 @dataclass(frozen=True)
 class Workload:
     """A sampler on a model.
 
-    `model` is `ising-SIDExSIDE`, `pairs-SITES` (dense couplings), `rbm-VISIBLExHIDDEN`,
+    `model` is `ising-SIDExSIDE`, `potts-SIDExSIDExVALUES`, `pairs-SITES` and
+    `dense_potts-SITESxVALUES` (dense couplings), `rbm-VISIBLExHIDDEN`,
     `bnn-ROWSxFEATURESxHIDDEN`, `resnet-SIDExMAPSxBLOCKS` (with `-bf16` added, its convolutions use
     bfloat16), a function of `workshop.bench_targets`, or one of its graphs.
     """
@@ -54,7 +70,7 @@ class Workload:
         """Sites of one chain."""
         first, second, third = (*self.sizes, 0, 0)[:3]
         squares = {"resnet": first * first, "bnn": (second + 2) * third + 1}
-        squares |= dict.fromkeys(("ising", "torus", "signs"), first * second)
+        squares |= dict.fromkeys(("ising", "potts", "torus", "signs"), first * second)
         return squares.get(self.kind, first)
 
 
@@ -80,6 +96,9 @@ ON_TORI = [
     for side, chains in product((5, 10, 25, 50, 100, 300, 1000), (1, 2, 8, 100, 1_000))
     if side * side * chains <= 10**7
 ]
+ON_FORMS = []
+for form_model, size, kernels in FORMS:
+    ON_FORMS += _each(form_model, size, *kernels)
 ON_SETS = [  # the last ones by columns
     Workload(model, chains, sampler)
     for model, sampler in (
@@ -124,6 +143,7 @@ TABLES = {
     "bench": Table(TABLE),
     "bench_functions": Table(ON_TARGETS, ("eager", "fused", "jax")),
     "bench_graphs": Table(ON_GRAPHS),
+    "bench_kernels": Table(ON_FORMS, ("eager", "compiled")),
     "bench_instruction_sets": Table(ON_SETS, ("compiled", "avx2", "sse2", "limit")),
     "bench_networks": Table(NETWORKS),
     "bench_tori": Table(ON_TORI),

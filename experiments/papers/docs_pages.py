@@ -123,7 +123,8 @@ def _bench(file: Path) -> tuple[str, str, str]:
 def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
     """Steps per second with a column per contender, and our share of the limit.
 
-    Without a compiled kernel, the speed of fused steps as a multiple of the others.
+    Without a limit, the speed of compiled kernels as a multiple of eager ones. Without compiled
+    kernels, the speed of fused steps as a multiple of the others.
     """
     keys = ["model", "chains", "sampler", "threads"]
     names = list(dict.fromkeys(frame["contender"]))
@@ -137,8 +138,10 @@ def _contenders(frame: pd.DataFrame) -> pd.DataFrame:
         ratios = pivot("ours_ratio").drop(columns="fused")
         for name in ratios:
             speeds[f"fused / {name}"] = ratios[name]
-    else:
+    elif "limit" in names or "eager" not in names:
         speeds[f"{ours} / limit"] = pivot("of_limit")[ours]
+    else:
+        speeds[f"{ours} / eager"] = pivot("ours_ratio")["eager"]
     order = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
     texts = speeds.map(lambda value: f"{value:.4g}").replace("nan", "")
     return texts.loc[order].reset_index()

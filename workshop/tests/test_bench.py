@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from latticework.experiments.papers.docs_pages import bench_page
+from latticework.samplers.base import UnsupportedModelError
 from workshop import bench
 from workshop import plain_reference as plain
 from workshop.bench_contenders import CONTENDERS, Eager, missing
@@ -31,6 +32,9 @@ WORKS = [
 class Local(Worker):
     """A worker in this process, in place of RemoteWorker."""
 
+    def __init__(self, contender, threads, source=""):
+        super().__init__(contender, threads)
+
     def close(self):
         pass
 
@@ -42,6 +46,7 @@ def local(monkeypatch):
 
 
 SMALL = ["readme-8", "field-5", "mlp-6x3", "categories-3x4"]
+POTTS = ["potts-3x4x3", "dense_potts-5x3"]
 SPARSE = ["torus-3x4", "signs-3x4", "regular-10x3", "gnm-8x12", "power-9x2", "sk-6"]
 
 
@@ -185,6 +190,41 @@ def test_functions_are_sampled_eagerly(model, sampler):
     chains.model.domain.check(torch.from_numpy(chains.states()))
 
 
+SMALL_FORMS = ["ising-4x4", "regular-10x3", "pairs-6", "potts-4x4x3", "dense_potts-5x3", "rbm-6x4"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", SMALL_FORMS)
+def test_the_table_of_kernels_has_every_compiled_sampler_of_a_form(model):
+    """A sampler is in the table where its kernel serves the form, and only there."""
+    kind = model.split("-")[0]
+    samplers = {w.sampler for w in TABLES["bench_kernels"].workloads}
+    listed = {w.sampler for w in TABLES["bench_kernels"].workloads if w.kind == kind}
+    served = set()
+    for sampler in samplers:
+        try:
+            reason = Local("compiled", 1).start(Workload(model, 3, sampler))
+        except UnsupportedModelError:
+            continue
+        if not reason:
+            served.add(sampler)
+    assert served == listed
+
+
+@pytest.mark.slow
+def test_an_earlier_library_is_imported_from_its_folder(tmp_path):
+    """A process of the contender finds no library in an empty one."""
+    (tmp_path / "latticework").mkdir()
+    (tmp_path / "latticework" / "__init__.py").write_text("raise ImportError('the other one')")
+    worker = RemoteWorker("earlier", 1, str(tmp_path))
+    with pytest.raises(RuntimeError, match="the other one|ended with status"):
+        worker.start(WORKS[0])
+    worker.close()
+    for words in (["--earlier", str(tmp_path)], ["--contenders", "earlier"]):
+        with pytest.raises(SystemExit):
+            bench.main(words)
+
+
 def test_only_names_workloads():
     assert list(chosen(["5x5/100/gwg"])) == [Workload("ising-5x5", 100, "gwg-1")]
     assert len(set(chosen([]))) == len(list(chosen([])))
@@ -194,7 +234,8 @@ def test_only_names_workloads():
 
 
 @pytest.mark.parametrize(
-    "model", ["ising-3x4", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x2", "pairs-5", *SMALL, *SPARSE]
+    "model",
+    ["ising-3x4", "rbm-6x4", "bnn-9x2x3", "resnet-4x3x2", "pairs-5", *POTTS, *SMALL, *SPARSE],
 )
 def test_a_workload_knows_its_sites(model):
     work = Workload(model, 1, "dmala")
