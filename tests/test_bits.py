@@ -27,10 +27,11 @@ from latticework.samplers.compiled.bits import (
     count_terms,
 )
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
-from latticework.samplers.compiled.lattice_rows import TILE_WORDS
+from latticework.samplers.compiled.lattice_rows import TILE_WORDS, fit_lanes
 from latticework.samplers.compiled.perfect_rows import PAST_WORDS
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
+from latticework.samplers.compiled.sweep_lattice import lattice_rows
 from latticework.samplers.sums import SumRequest, empty_sums
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 from latticework.sampling.perfect import couple_from_the_past
@@ -148,17 +149,32 @@ def test_fields_signs_ties_and_steep_weights(sampler, model):
     check(sampler, model, chains=4, steps=4)
 
 
-@pytest.mark.parametrize("sampler", SWEEPS, ids=str)
-def test_a_chain_has_its_numbers_whatever_others_there_are(sampler):
-    model = lw.Lattice((10, 10), 0.2)
+ALL_SITES = [lw.DULA(), lw.DMALA(), lw.DLMC(), lw.ACS()]
+
+
+@pytest.mark.parametrize("sampler", [*SWEEPS, *ALL_SITES], ids=str)
+@pytest.mark.parametrize("side", [5, 10])
+def test_a_chain_has_its_numbers_whatever_others_there_are(sampler, side):
+    """Few chains have vectors of fewer words."""
+    model = lw.Lattice((side, side), 0.2)
     x = model.domain.uniform(300, Generator().manual_seed(1))
     twin = find_compiled_kernel(sampler, model)
-    states = [
-        twin.advance(twin.init(x[:n], model), model, Generator().manual_seed(2), 5)[0].x
-        for n in (1, 7, 300)
-    ]
-    assert states[0].equal(states[2][:1])
-    assert states[1].equal(states[2][:7])
+
+    def states(chains):
+        state = twin.init(x[:chains], model)
+        return twin.advance(state, model, Generator().manual_seed(2), 5)[0].x
+
+    all_states = states(300)
+    for chains in (1, 2, 7):
+        assert states(chains).equal(all_states[:chains])
+
+
+def test_a_vector_holds_the_words_of_a_small_tile():
+    rows = lattice_rows((lw.Lattice((5, 5), 0.2).form(),), metropolis=False)
+    widths = {chains: len(fit_lanes(rows, chains).lanes) for chains in (1, 2, 3, 4, 5, 8, 9, 1000)}
+    assert widths == {1: 1, 2: 4, 3: 4, 4: 4, 5: 8, 8: 8, 9: 8, 1000: 8}
+    paired = lattice_rows((lw.Lattice((10, 10), 0.2).form(),), metropolis=False)
+    assert [len(fit_lanes(paired, chains).lanes) for chains in (2, 4, 5)] == [4, 4, 8]
 
 
 @pytest.mark.parametrize("sampler", SWEEPS, ids=str)

@@ -23,7 +23,7 @@ from latticework.samplers.compiled.compiled_sampler import (
 )
 from latticework.samplers.compiled.jit import over_chains
 from latticework.samplers.compiled.langevin import scales
-from latticework.samplers.compiled.lattice_rows import pack_lattice, repeat_rows
+from latticework.samplers.compiled.lattice_rows import fit_lanes, pack_lattice, repeat_rows
 from latticework.samplers.compiled.sweep_chances import pad_numbers
 from latticework.samplers.compiled.sweep_lattice import refuse_degree
 from latticework.samplers.compiled.vectors import copy_aligned
@@ -73,6 +73,7 @@ class AllSitesLatticeTwin(GroupTwin):
         numbers = _rows_of_forms(SameObjects((self, *forms)))
         groups, size = rows.shape
         tiles, work = groups * -(-size // numbers.lattice.rows), NANOSECONDS * x.size * len(keys)
+        numbers = numbers._replace(lattice=fit_lanes(numbers.lattice, size))
         args = self.is_adjusted, numbers, phase, size, rows.ravel(), x, keys, sums
         over_chains(flip_rows, tiles, work, *args)
         if not self.is_adjusted and np.isnan(forms[0].odds).any():

@@ -28,10 +28,12 @@ from latticework.samplers.compiled.row_tiles import (
 )
 from latticework.samplers.compiled.vectors import (
     BYTES,
+    EIGHT,
     WORDS,
     count_bits,
+    load_like,
     load_vector,
-    repeat_word,
+    repeat_like,
     shift_up,
     store_vector,
 )
@@ -64,17 +66,18 @@ def propose_rows(f, planes_at, x, source, target, words, seeds, seed, changes, s
     They are written from byte `target` of `x` on, for the states from byte `source` on. Writes the
     number of flips of each word to `changes`, or adds them if that is `summed`.
     """
-    state, plane = start_pass(seeds, seed, DECISIONS), f.planes.strides[2]
-    for at in range(0, 8 * words, BYTES):
+    lanes, plane = f.lanes, f.planes.strides[2]
+    state = start_pass(lanes, seeds, seed, DECISIONS)
+    for at in range(0, 8 * words, 8 * len(lanes)):
         number = count_all(f, x, source, at)
-        old, place = load_vector(x, source + at), planes_at + at // BYTES * f.stride
-        mask = load_vector(f.masks, at)
+        old, place = load_like(lanes, x, source + at), planes_at + at // BYTES * f.stride
+        mask = load_like(lanes, f.masks, at)
         flips, state = decide_lanes(f.planes, place, plane, f.terms, True, old, number, mask, state)
         flips = flips & mask
         store_vector(x, target + at, old ^ flips)
         count = count_bits(flips)
         if summed:
-            count = count + load_vector(changes, at)
+            count = count + load_like(lanes, changes, at)
         store_vector(changes, at, count)
 
 
@@ -85,15 +88,15 @@ def count_classes(f, kinds, x, here, other, words, counts):
     Sites are those of the states from byte `here` on; if `other` is not `here`, only those that
     differ there.
     """
-    size, plane = 8 * f.masks.shape[1], 8 * counts.shape[1]
-    for at in range(0, 8 * words, BYTES):
+    lanes, size, plane = f.lanes, 8 * f.masks.shape[1], 8 * counts.shape[1]
+    for at in range(0, 8 * words, 8 * len(lanes)):
         n0, n1, n2, n3 = count_all(f, x, here, at)
-        value, place = load_vector(x, here + at), at
-        counted = ~repeat_word(np.uint64(0))
+        value, place = load_like(lanes, x, here + at), at
+        counted = ~repeat_like(lanes, np.uint64(0))
         if other != here:
-            counted = value ^ load_vector(x, other + at)
+            counted = value ^ load_like(lanes, x, other + at)
         for kind in range(kinds.shape[0]):
-            sites = load_vector(kinds, kind * size + at) & counted
+            sites = load_like(lanes, kinds, kind * size + at) & counted
             if f.terms > TERMS[1]:
                 high = place + TERMS[1] * plane
                 count_eight(counts, high, plane, True, n0, n1, n2, sites & n3, value)
@@ -164,7 +167,7 @@ def copy_words(x, target, source, words):
 def draw_levels(levels, seeds, seed, chains):
     """A random word for each chain of a tile."""
     for at in range(0, 8 * chains, BYTES):
-        store_vector(levels, at, start_pass(seeds, seed, ACCEPTANCES + at // BYTES)[0])
+        store_vector(levels, at, start_pass(EIGHT, seeds, seed, ACCEPTANCES + at // BYTES)[0])
 
 
 @kernel

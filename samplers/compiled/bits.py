@@ -29,8 +29,10 @@ from latticework.samplers.compiled.philox import HALF, fill_lanes
 from latticework.samplers.compiled.vectors import (
     BYTES,
     has_bits,
+    load_like,
     load_vector,
     multiply_words,
+    repeat_like,
     repeat_word,
     shift_down,
     shift_up,
@@ -129,13 +131,16 @@ def fill_past_seeds(seeds, key, time, count, block, counters, lanes):
 
 
 @lean
-def start_pass(seeds, at, turn):
-    """The generators' states at the start of pass `turn` of the step whose seed is at byte `at`."""
-    shift = repeat_word(GOLDEN * np.uint64(turn))
-    a = mix_words(load_vector(seeds, at) + shift)
-    b = mix_words(load_vector(seeds, at + BYTES) + shift)
-    c = mix_words(load_vector(seeds, at + 2 * BYTES) + shift)
-    d = mix_words(load_vector(seeds, at + 3 * BYTES) + shift)
+def start_pass(lanes, seeds, at, turn):
+    """The generators' states at the start of pass `turn` of the step whose seed is at byte `at`.
+
+    There are as many as `lanes`, the first of the eight.
+    """
+    shift = repeat_like(lanes, GOLDEN * np.uint64(turn))
+    a = mix_words(load_like(lanes, seeds, at) + shift)
+    b = mix_words(load_like(lanes, seeds, at + BYTES) + shift)
+    c = mix_words(load_like(lanes, seeds, at + 2 * BYTES) + shift)
+    d = mix_words(load_like(lanes, seeds, at + 3 * BYTES) + shift)
     return a, b, c, d
 
 
@@ -181,14 +186,14 @@ def add_bit(n0, n1, n2, x):
 @lean
 def sum_terms(planes, at, terms, n0, n1, n01, n2):
     """The polynomial of three bits whose coefficients are in `planes` from byte `at` on."""
-    t = load_vector(planes, at) ^ (load_vector(planes, at + 64) & n0)
-    t = t ^ (load_vector(planes, at + 128) & n1)
-    t = t ^ (load_vector(planes, at + 192) & n01)
-    s = load_vector(planes, at + 256)
+    t = load_like(n0, planes, at) ^ (load_like(n0, planes, at + 64) & n0)
+    t = t ^ (load_like(n0, planes, at + 128) & n1)
+    t = t ^ (load_like(n0, planes, at + 192) & n01)
+    s = load_like(n0, planes, at + 256)
     if terms > TERMS[0]:
-        s = s ^ (load_vector(planes, at + 320) & n0)
-        s = s ^ (load_vector(planes, at + 384) & n1)
-        s = s ^ (load_vector(planes, at + 448) & n01)
+        s = s ^ (load_like(n0, planes, at + 320) & n0)
+        s = s ^ (load_like(n0, planes, at + 384) & n1)
+        s = s ^ (load_like(n0, planes, at + 448) & n01)
     return t ^ (s & n2)
 
 
@@ -215,7 +220,7 @@ def evaluate_plane(planes, at, terms, valued, old, number):
 @lean
 def compare_first(planes, at, plane, terms, valued, old, number, state):
     """`decide_lanes` by the first planes: the lanes below in these, and the equal ones."""
-    less = repeat_word(np.uint64(0))
+    less = repeat_like(old, np.uint64(0))
     equal = ~less
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
@@ -249,7 +254,7 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
         k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
         while k < PLANES and has_bits(equal):
             for _ in range(LATE_PLANES):  # so that the loop seldom turns twice
-                v = v + repeat_word(GOLDEN)
+                v = v + repeat_like(v, GOLDEN)
                 u = mix_words(v)
                 t = evaluate_plane(planes, at + k * plane, terms, valued, old, number)
                 less = less | (equal & t & ~u)
@@ -261,7 +266,7 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
 @lean
 def decide_both(planes, at, plane, terms, low, high, state):
     """`decide_lanes` for two numbers of neighbours by the same random numbers."""
-    zero = repeat_word(np.uint64(0))
+    zero = repeat_like(state[0], np.uint64(0))
     less, more, ties_low, ties_high = zero, zero, ~zero, ~zero
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
@@ -272,7 +277,7 @@ def decide_both(planes, at, plane, terms, low, high, state):
     if has_bits(ties_low | ties_high):
         k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
         while k < PLANES and has_bits(ties_low | ties_high):
-            v = v + repeat_word(GOLDEN)
+            v = v + repeat_like(v, GOLDEN)
             u, place = mix_words(v), at + k * plane
             s, t = (
                 evaluate_terms(planes, place, terms, low),

@@ -23,11 +23,15 @@ from latticework.samplers.compiled.bits import (
 )
 from latticework.samplers.compiled.jit import lean
 from latticework.samplers.compiled.vectors import (
+    EIGHT,
+    VECTORS,
     WORDS,
     copy_aligned,
     join_shifted,
-    load_vector,
-    repeat_word,
+    load_like,
+    repeat_like,
+    shift_down,
+    shift_up,
 )
 
 TILE_WORDS = 128  # at most in the rows of a tile, unless one row is longer
@@ -47,6 +51,7 @@ class LatticeRows(NamedTuple):
     planes: Words  # [groups, vectors or 1, planes, values * terms, 8], by `bit_planes`
     terms: int
     stride: int  # bytes from the planes of a vector to those of the next one, or 0
+    lanes: tuple[int, ...]  # an item a word of the vectors of a tile, by `fit_lanes`
 
 
 def pack_lattice(
@@ -86,7 +91,17 @@ def pack_lattice(
         planes=planes,
         terms=terms,
         stride=planes.strides[1] if vectors > 1 else 0,
+        lanes=EIGHT,
     )
+
+
+def fit_lanes(f: LatticeRows, chains: int) -> LatticeRows:
+    """The arrays for tiles of at most so many chains: one vector holds all words of small tiles.
+
+    A narrower vector takes fewer instructions, and its words are those of the whole vector.
+    """
+    words = -(-chains // (2 if f.paired else 1)) * f.row
+    return f._replace(lanes=(0,) * next((n for n in VECTORS if words <= n), WORDS))
 
 
 def repeat_rows(bits: NDArray, rows: int, words: int) -> Words:
@@ -96,10 +111,13 @@ def repeat_rows(bits: NDArray, rows: int, words: int) -> Words:
 
 
 @lean
-def load_shifted(x, at, bits):
+def load_shifted(lanes, x, at, bits):
     """The vector that begins `bits` bits after byte `at`, of words in a row."""
+    if len(lanes) == 1:  # the tile is this word, so the bits of others are in no mask
+        word = load_like(lanes, x, at)
+        return shift_down(word, bits) if bits >= 0 else shift_up(word, -bits)
     place = at + ((bits >> 6) << 3)
-    return join_shifted(load_vector(x, place + 8), load_vector(x, place), bits & 63)
+    return join_shifted(load_like(lanes, x, place + 8), load_like(lanes, x, place), bits & 63)
 
 
 @lean
@@ -109,15 +127,15 @@ def count_neighbours(f, x, here, at):
     They are those of the vector at byte `at` of a tile. The half of `x` with the neighbours begins
     at byte `here`.
     """
-    n0 = repeat_word(np.uint64(0))
-    n1, n2, size = n0, n0, 8 * f.joins.shape[2]
+    lanes, joins, n0 = f.lanes, f.joins, repeat_like(f.lanes, np.uint64(0))
+    n1, n2, size = n0, n0, 8 * joins.shape[2]
     for axis in range(f.shifts.shape[0]):
         near, far, mask = f.shifts[axis, 0], f.shifts[axis, 1], at + 4 * axis * size
-        v = load_shifted(x, here + at, -near) & load_vector(f.joins, mask)
-        v = v | (load_shifted(x, here + at, far) & load_vector(f.joins, mask + 2 * size))
+        v = load_shifted(lanes, x, here + at, -near) & load_like(lanes, joins, mask)
+        v = v | (load_shifted(lanes, x, here + at, far) & load_like(lanes, joins, mask + 2 * size))
         n0, n1, n2 = add_bit(n0, n1, n2, v)
-        v = load_shifted(x, here + at, near) & load_vector(f.joins, mask + size)
-        v = v | (load_shifted(x, here + at, -far) & load_vector(f.joins, mask + 3 * size))
+        v = load_shifted(lanes, x, here + at, near) & load_like(lanes, joins, mask + size)
+        v = v | (load_shifted(lanes, x, here + at, -far) & load_like(lanes, joins, mask + 3 * size))
         n0, n1, n2 = add_bit(n0, n1, n2, v)
     return n0, n1, n2
 
@@ -125,14 +143,16 @@ def count_neighbours(f, x, here, at):
 @lean
 def find_eights(f, x, here, at):
     """The fourth bit of that number, which a lattice of less than four dimensions has not."""
-    n0 = repeat_word(np.uint64(0))
-    n1, n2, n3, size = n0, n0, n0, 8 * f.joins.shape[2]
+    lanes, joins, n0 = f.lanes, f.joins, repeat_like(f.lanes, np.uint64(0))
+    n1, n2, n3, size = n0, n0, n0, 8 * joins.shape[2]
     for axis in range(f.shifts.shape[0]):
         for end in range(2):
             near, far, mask = f.shifts[axis, 0], f.shifts[axis, 1], at + (4 * axis + end) * size
             near, far = (near, -far) if end else (-near, far)
-            v = load_shifted(x, here + at, near) & load_vector(f.joins, mask)
-            v = v | (load_shifted(x, here + at, far) & load_vector(f.joins, mask + 2 * size))
+            v = load_shifted(lanes, x, here + at, near) & load_like(lanes, joins, mask)
+            v = v | (
+                load_shifted(lanes, x, here + at, far) & load_like(lanes, joins, mask + 2 * size)
+            )
             n3 = n3 ^ (n0 & n1 & n2 & v)
             n0, n1, n2 = add_bit(n0, n1, n2, v)
     return n3

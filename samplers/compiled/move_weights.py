@@ -242,25 +242,18 @@ def dense_weigh(form, rule, now, rows):
     fields, weights, sums, halves = rows
     weigh_halves(form, rule, now, fields, halves)
     top = largest_number32(halves)
-    exponentiate_halves(weights, halves, top)
-    if rule.unknown == 0:
-        clear_unknown(weights)
+    exponentiate_halves(weights, halves, top, weights.dtype.type(rule.unknown))
     clear_present(form, now, weights)
     sum_groups(weights, sums)
     return np.float64(top)
 
 
 @lean
-def exponentiate_halves(weights, halves, top):
+def exponentiate_halves(weights, halves, top, unknown):
     for m in range(np.uint64(halves.shape[0])):
         half = halves[m] - top
-        weights[m] = wide_exp(half) if weights.itemsize == 8 else exp32(half)
-
-
-@lean
-def clear_unknown(weights):
-    for m in range(np.uint64(weights.shape[0])):
-        weights[m] = weights[m] if weights[m] == weights[m] else 0
+        weight = wide_exp(half) if weights.itemsize == 8 else exp32(half)
+        weights[m] = weight if weight == weight else unknown
 
 
 @reordered

@@ -24,6 +24,7 @@ from latticework.samplers.compiled.lattice_rows import count_all
 from latticework.samplers.compiled.row_tiles import separate_pairs
 from latticework.samplers.compiled.vectors import (
     BYTES,
+    EIGHT,
     WORDS,
     count_unaligned,
     load_vector,
@@ -38,7 +39,7 @@ MAX_SWEEPS = 2**27  # which the counter of Philox has room for
 @kernel
 def update_both_rows(f, low, high, target, source, words, turn, seeds, seed):
     """Pass `turn` over the half from byte `target` on of both states."""
-    state, mask = start_pass(seeds, seed, turn), repeat_word(~np.uint64(0))
+    state, mask = start_pass(EIGHT, seeds, seed, turn), repeat_word(~np.uint64(0))
     first, plane = turn * 8 * f.masks.shape[1], f.planes.strides[2]
     for at in range(0, 8 * words, BYTES):
         below, above = count_all(f, low, source, at), count_all(f, high, source, at)

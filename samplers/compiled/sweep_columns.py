@@ -29,6 +29,7 @@ from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.row_tiles import seed_step
 from latticework.samplers.compiled.vectors import (
     BYTES,
+    EIGHT,
     WORDS,
     count_unaligned,
     gather_words,
@@ -44,7 +45,7 @@ COUNT_PLANES = 32  # the bits of numbers of changed sites
 @kernel
 def update_columns(f, flips, planes_at, x, seeds, seed, moved):
     """A step of a block; `moved` are the chains that change, for each site."""
-    state, zero = start_pass(seeds, seed, 0), repeat_word(np.uint64(0))
+    state, zero = start_pass(EIGHT, seeds, seed, 0), repeat_word(np.uint64(0))
     valued, plane = f.planes.shape[3] > f.terms, f.planes.strides[2]
     signed, row = f.signs.shape[0] > 0, f.degree * WORDS
     for g in range(f.planes_at.shape[0]):

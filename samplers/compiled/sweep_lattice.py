@@ -15,7 +15,7 @@ from latticework.samplers.compiled.compiled_sampler import (
     Sums,
 )
 from latticework.samplers.compiled.jit import over_chains
-from latticework.samplers.compiled.lattice_rows import TILE_WORDS, LatticeRows
+from latticework.samplers.compiled.lattice_rows import TILE_WORDS, LatticeRows, fit_lanes
 from latticework.samplers.compiled.sweep_chances import chances_of
 from latticework.samplers.compiled.sweep_rows import pack_sweeps, sweep_rows
 from latticework.samplers.sweep import MetropolisSweep
@@ -41,7 +41,7 @@ class LatticeSweepTwin(GroupTwin):
         groups, size = rows.shape
         chains = lattice.rows * (2 if lattice.paired else 1)
         tiles, work = groups * -(-size // chains), NANOSECONDS * x.size * len(keys)
-        args = lattice, flips, size, rows.ravel(), x, keys, sums
+        args = fit_lanes(lattice, size), flips, size, rows.ravel(), x, keys, sums
         over_chains(sweep_rows, tiles, work, *args)
         sums.accept[:] += len(keys)
         if np.isnan(forms[0].odds).any():

@@ -32,7 +32,7 @@ from latticework.samplers.compiled.row_tiles import (
     seed_step,
     store_tile,
 )
-from latticework.samplers.compiled.vectors import BYTES, count_bits, load_vector, store_vector
+from latticework.samplers.compiled.vectors import BYTES, count_bits, load_like, store_vector
 
 
 def pack_sweeps(
@@ -57,15 +57,15 @@ def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed
     Adds the number of changed bits of each word to `changes` `[2, words]`, flat: in a pair, those
     of the mask of this pass to the first row, and the others to the second.
     """
-    state = start_pass(seeds, seed, turn)
+    lanes, state = f.lanes, start_pass(f.lanes, seeds, seed, turn)
     size, valued = 8 * f.masks.shape[1], f.planes.shape[3] > f.terms
     first, plane = turn * size, f.planes.strides[2]
-    for at in range(0, 8 * words, BYTES):
+    for at in range(0, 8 * words, 8 * len(lanes)):
         number = count_all(f, x, source, at)
-        old, place = load_vector(x, target + at), planes_at + at // BYTES * f.stride
-        mask = wanted = load_vector(f.masks, first + at)
+        old, place = load_like(lanes, x, target + at), planes_at + at // BYTES * f.stride
+        mask = wanted = load_like(lanes, f.masks, first + at)
         if f.paired:
-            wanted = mask | load_vector(f.masks, size - first + at)
+            wanted = mask | load_like(lanes, f.masks, size - first + at)
         new, state = update_lanes(
             flips, f.planes, place, plane, f.terms, valued, old, number, wanted, state
         )
@@ -73,10 +73,10 @@ def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed
             new = select_bits(mask, new, old)
         store_vector(x, target + at, new)
         differ = new ^ old
-        store_vector(changes, at, load_vector(changes, at) + count_bits(differ & mask))
+        store_vector(changes, at, load_like(lanes, changes, at) + count_bits(differ & mask))
         if f.paired:
-            second = load_vector(f.masks, size - first + at)
-            before = load_vector(changes, size + at)
+            second = load_like(lanes, f.masks, size - first + at)
+            before = load_like(lanes, changes, size + at)
             store_vector(changes, size + at, before + count_bits(differ & second))
 
 

@@ -1,8 +1,9 @@
-"""Vectors of 512 bits as values in compiled kernels: eight words of 64 bits.
+"""Vectors of words as values in compiled kernels: eight words of 64 bits, four, or one.
 
 The type is LLVM's <8 x i64>, which it turns into the registers of any processor. `&`, `|`, `^`, `~`
-and `+` work on each of the eight words, so kernels are plain Python. Places in arrays are in bytes,
+and `+` work on each of the words, so kernels are plain Python. Places in arrays are in bytes,
 and arrays need not begin at a multiple of the vector's size, though loads are faster if they do.
+Small lattices have vectors of fewer words, which are the first words of whole ones.
 """
 
 import operator
@@ -20,51 +21,60 @@ from numpy.typing import NDArray
 
 from latticework.samplers.compiled.jit import lean
 
-WORDS, BYTES, BITS = 8, 64, 512  # each vector has so many
+WORDS, BYTES = 8, 64  # a whole vector has so many
+EIGHT = (0,) * WORDS  # stands for the width of a whole vector
 INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-LLVM_VECTOR = ir.VectorType(INT64, WORDS)
-UNDEFINED, ZEROS = ir.Constant(LLVM_VECTOR, ir.Undefined), ir.Constant(LLVM_VECTOR, None)
-ONES = ir.Constant(LLVM_VECTOR, [2**64 - 1] * WORDS)
-WHOLE = ir.IntType(BITS)
 FLAGS = ir.VectorType(ir.IntType(1), 64)  # a word as 64 conditions
 FLOATS, SMALL = ir.VectorType(ir.FloatType(), 64), ir.VectorType(INT8, 64)
 
 
 class Vector(types.Type):
-    """numba's type of a vector."""
+    """numba's type of a vector of so many words. That of one word is an integer for LLVM."""
 
-    def __init__(self) -> None:
-        super().__init__("Vector")
+    def __init__(self, words: int) -> None:
+        super().__init__(f"Vector({words})")
+        self.words = words
+        self.llvm = ir.VectorType(INT64, words) if words > 1 else INT64
 
 
-vector = Vector()
+VECTORS = {words: Vector(words) for words in (1, 4, WORDS)}
+vector = VECTORS[WORDS]
+LLVM_VECTOR = vector.llvm
 
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, LLVM_VECTOR)
+        super().__init__(manager, kind, kind.llvm)
 
 
 def _define_operator(symbol: Callable, emit: Callable, operands: int) -> None:
-    kinds = (vector,) * operands
-
     class _Typing(ConcreteTemplate):
-        cases = [signature(vector, *kinds)]
+        cases = [signature(kind, *(kind,) * operands) for kind in VECTORS.values()]
 
     infer_global(symbol)(_Typing)
-    lower_builtin(symbol, *kinds)(lambda context, builder, sig, args: emit(builder, *args))
+    for kind in VECTORS.values():
+        lower_builtin(symbol, *(kind,) * operands)(
+            lambda context, builder, sig, args: emit(builder, *args)
+        )
 
 
 _define_operator(operator.and_, ir.IRBuilder.and_, 2)
 _define_operator(operator.or_, ir.IRBuilder.or_, 2)
 _define_operator(operator.xor, ir.IRBuilder.xor, 2)
 _define_operator(operator.add, ir.IRBuilder.add, 2)
-_define_operator(operator.invert, lambda builder, x: builder.xor(x, ONES), 1)
+_define_operator(operator.invert, ir.IRBuilder.not_, 1)
+
+
+def as_wide_as(like: Any) -> Vector:
+    """The type of vectors as wide as `like`: that of a vector, or of a tuple of an item a word."""
+    return like if isinstance(like, Vector) else VECTORS[like.count]
 
 
 def _fill(builder: Any, value: Any, kind: Any = LLVM_VECTOR) -> Any:
     """LLVM code for a vector of `kind` whose elements are all `value`."""
+    if kind == INT64:
+        return value
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(INT32, 0))
     places = ir.Constant(ir.VectorType(INT32, kind.count), None)
@@ -78,41 +88,59 @@ def _point(context: Any, builder: Any, kind: Any, array: Any, at: Any, to: Any) 
     return builder.bitcast(place, to.as_pointer())
 
 
-def _call(builder: Any, name: str, *args: Any) -> Any:
-    kind = ir.FunctionType(LLVM_VECTOR, [LLVM_VECTOR] * len(args))
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+def _call(builder: Any, name: str, kind: Vector, *args: Any) -> Any:
+    """LLVM code for its function `name` of vectors of `kind`."""
+    suffix = "i64" if kind.words == 1 else f"v{kind.words}i64"
+    function = ir.FunctionType(kind.llvm, [kind.llvm] * len(args))
+    return builder.call(
+        cgutils.get_or_insert_function(builder.module, function, f"{name}.{suffix}"), args
+    )
 
 
 @intrinsic
-def load_vector(typing, array, at):
-    """The 64 bytes of an array from byte `at` on."""
+def load_like(typing, like, array, at):
+    """The words of an array from byte `at` on, as a vector as wide as `like` (`as_wide_as`)."""
+    kind = as_wide_as(like)
 
     def generate(context, builder, sig, args):
-        return builder.load(_point(context, builder, sig.args[0], *args, LLVM_VECTOR), align=1)
+        return builder.load(_point(context, builder, sig.args[1], *args[1:], kind.llvm), align=1)
 
-    return vector(array, types.intp), generate
+    return kind(like, array, types.intp), generate
+
+
+@intrinsic
+def repeat_like(typing, like, word):
+    """A vector as wide as `like` whose words are all `word`."""
+    kind = as_wide_as(like)
+
+    def generate(context, builder, sig, args):
+        return _fill(builder, args[1], kind.llvm)
+
+    return kind(like, types.uint64), generate
+
+
+@lean
+def load_vector(array, at):
+    """The 64 bytes of an array from byte `at` on."""
+    return load_like(EIGHT, array, at)
+
+
+@lean
+def repeat_word(word):
+    """A whole vector whose eight words are `word`."""
+    return repeat_like(EIGHT, word)
 
 
 @intrinsic
 def store_vector(typing, array, at, x):
-    """Write a vector to the 64 bytes of an array from byte `at` on."""
+    """Write the words of a vector to an array from byte `at` on."""
 
     def generate(context, builder, sig, args):
-        place = _point(context, builder, sig.args[0], *args[:2], LLVM_VECTOR)
+        place = _point(context, builder, sig.args[0], *args[:2], x.llvm)
         builder.store(args[2], place, align=1)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, vector), generate
-
-
-@intrinsic
-def repeat_word(typing, word):
-    """A vector whose eight words are `word`."""
-
-    def generate(context, builder, sig, args):
-        return _fill(builder, args[0])
-
-    return vector(types.uint64), generate
+    return types.void(array, types.intp, x), generate
 
 
 @intrinsic
@@ -120,9 +148,9 @@ def join_shifted(typing, high, low, bits):
     """The 64 bits from number `bits` (below 64) on of each pair of words, the lower one first."""
 
     def generate(context, builder, sig, args):
-        return _call(builder, "llvm.fshr.v8i64", *args[:2], _fill(builder, args[2]))
+        return _call(builder, "llvm.fshr", high, *args[:2], _fill(builder, args[2], high.llvm))
 
-    return vector(vector, vector, types.int64), generate
+    return high(high, high, types.int64), generate
 
 
 def _operate_by_number(emit: Callable, kind: Any) -> Callable:
@@ -131,9 +159,9 @@ def _operate_by_number(emit: Callable, kind: Any) -> Callable:
     @intrinsic
     def operate(typing, x, number):
         def generate(context, builder, sig, args):
-            return emit(builder, args[0], _fill(builder, args[1]))
+            return emit(builder, args[0], _fill(builder, args[1], x.llvm))
 
-        return vector(vector, kind), generate
+        return x(x, kind), generate
 
     return operate
 
@@ -148,9 +176,9 @@ def count_bits(typing, x):
     """The number of bits at 1 in each word."""
 
     def generate(context, builder, sig, args):
-        return _call(builder, "llvm.ctpop.v8i64", *args)
+        return _call(builder, "llvm.ctpop", x, *args)
 
-    return vector(vector), generate
+    return x(x), generate
 
 
 @intrinsic
@@ -158,10 +186,11 @@ def has_bits(typing, x):
     """Whether any bit is 1."""
 
     def generate(context, builder, sig, args):
-        whole = builder.bitcast(args[0], WHOLE)
-        return builder.icmp_unsigned("!=", whole, ir.Constant(WHOLE, 0))
+        kind = ir.IntType(64 * x.words)
+        whole = builder.bitcast(args[0], kind)
+        return builder.icmp_unsigned("!=", whole, ir.Constant(kind, 0))
 
-    return types.boolean(vector), generate
+    return types.boolean(x), generate
 
 
 @intrinsic
@@ -171,7 +200,7 @@ def gather_words(typing, words, places, at):
     def generate(context, builder, sig, args):
         data = arrayobj.make_array(sig.args[0])(context, builder, args[0]).data
         index = arrayobj.make_array(sig.args[1])(context, builder, args[1]).data
-        result = UNDEFINED
+        result = ir.Constant(LLVM_VECTOR, ir.Undefined)
         for k in range(WORDS):
             number = builder.load(builder.gep(index, [builder.add(args[2], ir.Constant(INT64, k))]))
             word = builder.load(builder.gep(data, [builder.zext(number, INT64)]))

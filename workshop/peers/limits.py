@@ -29,8 +29,8 @@ from latticework.models.graph import Graph
 from latticework.models.matmul import affine
 from latticework.samplers.compiled.bits import FIRST_PLANES, draw_vector, select_bits, start_pass
 from latticework.samplers.compiled.vectors import (
-    BITS,
     BYTES,
+    EIGHT,
     copy_aligned,
     load_vector,
     repeat_word,
@@ -65,16 +65,16 @@ def flip_all(x: Words, planes: Words, seeds: Words, steps: int) -> None:
 
     One row after another. `planes` have the bits of p, `seeds` the generators' seed.
     """
-    state, size = start_pass(seeds, 0, 0), 8 * x.shape[1]
+    state, size = start_pass(EIGHT, seeds, 0, 0), 8 * x.shape[1]
     for row in range(x.shape[0]):
         for _ in range(steps):
             for at in range(row * size, row * size + size, BYTES):
-                less = repeat_word(np.uint64(0))  # type: ignore[call-arg,var-annotated]
+                less = repeat_word(np.uint64(0))
                 for k in range(FIRST_PLANES):
                     u, state = draw_vector(state)
                     p = load_vector(planes, k * BYTES)
                     less = select_bits(p ^ u, p, less)
-                store_vector(x, at, load_vector(x, at) ^ less)
+                store_vector(x, at, load_vector(x, at) ^ less)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)
@@ -133,9 +133,9 @@ def all_sites(sites: int, threads: int) -> Burst:
     """Decisions about so many sites, in rows that stay in the cache."""
     parts, rng = [], np.random.default_rng(0)
     planes = copy_aligned(planes_of_flips())
-    for vectors in split(-(-sites // BITS), threads):
+    for vectors in split(-(-sites // (8 * BYTES)), threads):
         rows = -(-vectors // CACHE_VECTORS)
-        x = copy_aligned(np.zeros((rows, -(-vectors // rows) * BITS // 64), np.uint64))
+        x = copy_aligned(np.zeros((rows, -(-vectors // rows) * BYTES // 8), np.uint64))
         seeds = rng.integers(2**63, size=32, dtype=np.uint64)
         parts.append(partial(flip_all, x, planes, seeds))
     return run_on_threads(parts)
