@@ -86,7 +86,7 @@ def logits(fields, stays, x, v, price, balance, top):
         top[i] = max(top[i], fields[i])
 
 
-@kernel
+@reordered
 def weights(fields, top, total):
     for i in range(fields.shape[0]):
         weight = exp32(fields[i] - top[i])

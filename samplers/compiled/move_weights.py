@@ -248,7 +248,7 @@ def dense_weigh(form, rule, now, rows):
     return np.float64(top)
 
 
-@lean
+@reordered
 def exponentiate_halves(weights, halves, top, unknown):
     for m in range(np.uint64(halves.shape[0])):
         half = halves[m] - top
