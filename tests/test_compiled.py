@@ -100,6 +100,34 @@ def test_division_into_calls_and_threads_changes_nothing(twin, model, chains, st
     assert all(map(torch.equal, *results))
 
 
+@pytest.mark.parametrize("chains", [5, 30])
+@pytest.mark.parametrize(
+    "model",
+    [lw.erdos_renyi(300, 4, 0.15), lw.random_potts(90, 3, 1.0), lw.RBM(300, 70), lw.RBM(6, 300)],
+    ids=["pairs", "potts", "rbm", "wide rbm"],
+)
+@pytest.mark.parametrize(
+    "sampler",
+    [lw.Gibbs(), *(pytest.param(s, marks=pytest.mark.slow) for s in (lw.GWG(), lw.DMALA(0.2)))],
+    ids=str,
+)
+def test_first_fields_do_not_depend_on_the_threads(sampler, model, chains):
+    """A library rounds products of few rows in other ways on two threads, on some processors."""
+    if isinstance(model, lw.RBM):
+        torch.nn.init.normal_(model.weight, generator=Generator().manual_seed(3))
+    twin, allowed = find_compiled_kernel(sampler, model), torch.get_num_threads()
+    x, states = model.domain.uniform(chains, Generator().manual_seed(1)), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            state, _ = twin.advance(twin.init(x, model), model, Generator().manual_seed(2), 1)
+            states.append(flat(state))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(allowed)
+    assert all(map(torch.equal, *states))
+
+
 @each
 def test_sums_are_those_of_single_steps(twin, model, chains, steps):
     state, rng = start(twin, model, chains)

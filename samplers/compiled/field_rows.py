@@ -8,7 +8,7 @@ from torch import Tensor
 from latticework.models.forms import Form, GraphForm, PairForm, PottsPairForm, RBMForm
 from latticework.models.matmul import affine
 from latticework.samplers.compiled.fields import renew
-from latticework.samplers.compiled.jit import kernel, over_chains
+from latticework.samplers.compiled.jit import kernel, over_chains, products_on_one_thread
 from latticework.samplers.compiled.pairwise import PairwiseForm, PottsLists
 
 
@@ -30,15 +30,16 @@ def fields_of(form: PairwiseForm, x: Tensor) -> Tensor:
 
 def dense_fields_of(form: Form, x: Tensor) -> Tensor:
     """The fields of samplers that visit one site at a time: none where neighbours are listed."""
-    if isinstance(form, PairForm):
-        return affine(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
-    if isinstance(form, RBMForm):
-        weight, bias = torch.from_numpy(form.weight), torch.from_numpy(form.hidden_bias)
-        inputs = affine(bias, x, weight)
-        return torch.cat((inputs, inputs.sigmoid(), (-inputs).sigmoid()), 1)
-    if isinstance(form, PottsPairForm):
-        bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
-        return affine(bias.flatten(), x.flatten(1), coupling)
+    with products_on_one_thread():
+        if isinstance(form, PairForm):
+            return affine(torch.from_numpy(form.offset), x, torch.from_numpy(form.matrix))
+        if isinstance(form, RBMForm):
+            weight, bias = torch.from_numpy(form.weight), torch.from_numpy(form.hidden_bias)
+            inputs = affine(bias, x, weight)
+            return torch.cat((inputs, inputs.sigmoid(), (-inputs).sigmoid()), 1)
+        if isinstance(form, PottsPairForm):
+            bias, coupling = torch.from_numpy(form.bias), torch.from_numpy(form.coupling)
+            return affine(bias.flatten(), x.flatten(1), coupling)
     return x.new_empty(len(x), 0)
 
 

@@ -8,8 +8,9 @@ Compiled code is kept on disk (samplers/compiled/cache.py).
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
@@ -148,10 +149,20 @@ def over_chunks(run: Callable, chains: int, most: int, nanoseconds: float, *args
     chunks = -(-chains // most)
     ends = [chains * i // chunks for i in range(chunks + 1)]
     calls = [partial(run, *ends[i : i + 2], *args) for i in range(chunks)]
+    with products_on_one_thread() as allowed:
+        _share(calls, min(allowed, chunks, max(1, int(nanoseconds / ALONE))))
+
+
+@contextmanager
+def products_on_one_thread() -> Iterator[int]:
+    """PyTorch's products in the block run on one thread. Gives the number of threads before it.
+
+    How a product is rounded depends on the threads that share it.
+    """
     allowed = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        _share(calls, min(allowed, chunks, max(1, int(nanoseconds / ALONE))))
+        yield allowed
     finally:
         torch.set_num_threads(allowed)
 
