@@ -1,4 +1,4 @@
-"""Random bits and decisions about 512 lanes at once.
+"""Random bits and decisions about 512 lanes at once, or about the first of them.
 
 A lane is decided to be 1 with a probability p of 40 bits: if a random number u of 40 bits is below
 p 2^40. So P(1) is p rounded to a multiple of 2^-40, and 1 becomes 1 - 2^-40. The twelve highest
