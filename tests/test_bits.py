@@ -96,7 +96,8 @@ class Sweep(Loop):
         at = place // each * row * 64
         for turn in range(max(2, colours)):
             colour = 1 - turn if place % each else turn
-            u = uniforms(key, block, turn, -(-(at + sites) // LANES), time)[at : at + sites]
+            drawn = turn if paired or time else 0  # else all passes share one draw
+            u = uniforms(key, block, drawn, -(-(at + sites) // LANES), time)[at : at + sites]
             p = self.probability(x)
             flips = u < np.minimum(np.rint(p * 2.0**40), 2**40 - 1)
             if isinstance(self.sampler, lw.MetropolisSweep):

@@ -111,12 +111,12 @@ def test_philox_is_the_published_generator():
     assert (units[4:8].reshape(2, 2)[:, 1] * 2**53).tolist() == pair
     far = 2**35 + 5  # steps, whose number of a call has an upper half
     for chains in (3, 9):  # fewer, and more, than are drawn together
-        rows = np.empty((BLOCK, chains), np.uint32)
-        fill_words(rows, keys[1], far, far + 100, 7, 2)
+        rows, room = np.empty((BLOCK, chains), np.uint32), np.empty(BLOCK, np.uint32)
+        fill_words(rows, room, keys[1], far, far + 100, 7, 2)
         words = reference_philox(((far // BLOCK * 8 + 13 % 8) % 2**32, 8, 2, 2), key)
         assert rows[13, 1] == words[13 // 8]
         part = np.zeros_like(rows)
-        fill_words(part, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block
+        fill_words(part, room, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block
         np.testing.assert_array_equal(part[5:8], rows[5:8])
 
 

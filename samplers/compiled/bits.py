@@ -16,6 +16,9 @@ the key of the step and the number of the block of chains. SplitMix64 makes of i
 start of each pass. The words of the last 28 planes come from the
 generators' state by SplitMix64's mixing function and leave the state alone. So the numbers of a
 lane depend on the key, on the block, on the pass and on its place, but not on other lanes.
+
+Where each lane is decided about in one of several passes, one draw serves all of them: decisions
+are made for each number that a lane may turn out to have (`decide_numbers`).
 """
 
 from collections.abc import Iterator
@@ -82,14 +85,19 @@ class Chances(NamedTuple):
     certain: NDArray[np.bool_]  # [kinds, 2, terms]
 
 
-def bit_planes(chances: Chances) -> Iterator[NDArray[np.uint8]]:
-    """The coefficients of each plane that kernels read, `[kinds, values * terms]`."""
+def bit_planes(chances: Chances, by_number: bool = False) -> Iterator[NDArray[np.uint8]]:
+    """The coefficients of each plane that kernels read, `[kinds, values * terms]`.
+
+    The first planes hold the bits `by_number` themselves if that is wanted.
+    """
     probability, certain = chances
     scaled = np.rint(np.clip(np.nan_to_num(probability), 0, 1) * 2.0**PLANES)
     whole = scaled.clip(max=2**PLANES - 1).astype(np.int64)
     for plane in range(PLANES):
-        terms = terms_of((whole >> (PLANES - 1 - plane) & 1).astype(np.uint8))
-        terms[:, 1:] ^= terms[:, :1]
+        terms = (whole >> (PLANES - 1 - plane) & 1).astype(np.uint8)
+        if not by_number or plane >= FIRST_PLANES:
+            terms = terms_of(terms)
+            terms[:, 1:] ^= terms[:, :1]
         yield terms.reshape(len(terms), -1)
     for value in range(2):
         terms = np.zeros(probability.shape, np.uint8)
@@ -251,16 +259,30 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
         less, equal, state = compare_first(planes, at, plane, TERMS[0], False, old, number, state)
     equal = equal & wanted
     if has_bits(equal):
-        k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
-        while k < PLANES and has_bits(equal):
-            for _ in range(LATE_PLANES):  # so that the loop seldom turns twice
-                v = v + repeat_like(v, GOLDEN)
-                u = mix_words(v)
-                t = evaluate_plane(planes, at + k * plane, terms, valued, old, number)
-                less = less | (equal & t & ~u)
-                equal = equal & ~(t ^ u)
-                k += 1
+        late = seed_late(state)
+        less = compare_late(planes, at, plane, terms, valued, old, number, less, equal, late)
     return less, state
+
+
+@lean
+def seed_late(state):
+    """Where the random numbers of the last planes start, from the generators' state."""
+    return state[1] + rotate_words(state[2], 32)
+
+
+@lean
+def compare_late(planes, at, plane, terms, valued, old, number, less, equal, late):
+    """`decide_lanes` by the last planes, for the lanes that are `equal` in the first."""
+    k = FIRST_PLANES
+    while k < PLANES and has_bits(equal):
+        for _ in range(LATE_PLANES):  # so that the loop seldom turns twice
+            late = late + repeat_like(late, GOLDEN)
+            u = mix_words(late)
+            t = evaluate_plane(planes, at + k * plane, terms, valued, old, number)
+            less = less | (equal & t & ~u)
+            equal = equal & ~(t ^ u)
+            k += 1
+    return less
 
 
 @lean
@@ -275,7 +297,7 @@ def decide_both(planes, at, plane, terms, low, high, state):
         less, more = select_bits(s ^ u, s, less), select_bits(t ^ u, t, more)
         ties_low, ties_high = ties_low & ~(s ^ u), ties_high & ~(t ^ u)
     if has_bits(ties_low | ties_high):
-        k, v = FIRST_PLANES, state[1] + rotate_words(state[2], 32)
+        k, v = FIRST_PLANES, seed_late(state)
         while k < PLANES and has_bits(ties_low | ties_high):
             v = v + repeat_like(v, GOLDEN)
             u, place = mix_words(v), at + k * plane
@@ -294,7 +316,87 @@ def update_lanes(flips, planes, at, plane, terms, valued, old, number, wanted, s
     """The new values, and the generators' state. What is decided is the value, or if it `flips`."""
     new, state = decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state)
     if flips:
-        rise = evaluate_terms(planes, at + CERTAIN * plane, terms, number)
-        fall = evaluate_terms(planes, at + (CERTAIN + 1) * plane, terms, number)
-        new = old ^ (new | select_bits(old, fall, rise))
+        new = flip_lanes(planes, at, plane, terms, old, number, new)
     return new, state
+
+
+@lean
+def flip_lanes(planes, at, plane, terms, old, number, flips):
+    """The values of lanes that flip, besides those that flip for certain."""
+    rise = evaluate_terms(planes, at + CERTAIN * plane, terms, number)
+    fall = evaluate_terms(planes, at + (CERTAIN + 1) * plane, terms, number)
+    return old ^ (flips | select_bits(old, fall, rise))
+
+
+# Decisions for all numbers of neighbours. Rows of vectors: for each value and number, the lanes
+# below p in the first planes; then for each, the lanes that are equal; then those that are equal
+# for any number; then where the random numbers of the last planes start.
+
+
+@lean
+def decide_numbers(planes, at, plane, numbers, drawn, rows, where, row, state):
+    """Write the decisions of a vector for all values and numbers; returns the generators' state.
+
+    The first planes are those `by_number`. `drawn` is room for as many vectors. The vector is at
+    byte `where` of the first of `rows`, which are `row` bytes long.
+    """
+    for k in range(FIRST_PLANES):
+        u, state = draw_vector(state)
+        store_vector(drawn, k * BYTES, u)
+    zero = repeat_like(state[0], np.uint64(0))
+    ties, end = zero, where + numbers * row
+    for n in range(numbers):
+        less, equal, first = zero, ~zero, at + n * BYTES + (FIRST_PLANES - 1) * plane
+        for k in range(FIRST_PLANES):
+            u = load_like(zero, drawn, k * BYTES)
+            t = load_like(zero, planes, first - k * plane)
+            less, equal = select_bits(t ^ u, t, less), equal & ~(t ^ u)
+        store_vector(rows, where + n * row, less)
+        store_vector(rows, end + n * row, equal)
+        ties = ties | equal
+    store_vector(rows, end + numbers * row, ties)
+    store_vector(rows, end + (numbers + 1) * row, seed_late(state))
+    return state
+
+
+@lean
+def choose_decisions(planes, at, plane, terms, valued, old, number, wanted, rows, where, row):
+    """What `decide_lanes` returns, by the decisions that `decide_numbers` wrote."""
+    less = choose_rows(rows, where, row, terms, valued, old, number)
+    end = where + (2 * terms if valued else terms) * row
+    ties = where + (4 * terms if valued else 2 * terms) * row
+    if has_bits(load_like(old, rows, ties) & wanted):
+        equal = choose_rows(rows, end, row, terms, valued, old, number) & wanted
+        late = load_like(old, rows, ties + row)
+        less = compare_late(planes, at, plane, terms, valued, old, number, less, equal, late)
+    return less
+
+
+@lean
+def choose_rows(rows, at, row, terms, valued, old, number):
+    """Each lane's bit of the row of its number, and of its value if that is `valued`."""
+    chosen = choose_number(rows, at, row, terms, number)
+    if valued:
+        chosen = select_bits(old, choose_number(rows, at + terms * row, row, terms, number), chosen)
+    return chosen
+
+
+@lean
+def choose_number(rows, at, row, terms, number):
+    n0, n1, n2, n3 = number
+    chosen, four = choose_four(rows, at, row, n0, n1), 4 * row
+    if terms == TERMS[0]:
+        return select_bits(n2, load_like(n0, rows, at + four), chosen)
+    chosen = select_bits(n2, choose_four(rows, at + four, row, n0, n1), chosen)
+    if terms > TERMS[1]:
+        low = choose_four(rows, at + 2 * four, row, n0, n1)
+        high = choose_four(rows, at + 3 * four, row, n0, n1)
+        chosen = select_bits(n3, select_bits(n2, high, low), chosen)
+    return chosen
+
+
+@lean
+def choose_four(rows, at, row, n0, n1):
+    low = select_bits(n0, load_like(n0, rows, at + row), load_like(n0, rows, at))
+    high = select_bits(n0, load_like(n0, rows, at + 3 * row), load_like(n0, rows, at + 2 * row))
+    return select_bits(n1, high, low)

@@ -68,7 +68,7 @@ class GibbsTwin(SitesTwin):
     def run(self, state: SitesState, form: Form, run: RunSteps, sums: Sums) -> SitesState:
         x, values, fields = site_rows(state)
         (chains, size), dim = x.shape, values.shape[1]
-        sites = next_blocks(self.sampler.scan, state.scan, 1, dim, run)[:, 0].copy()
+        sites = next_blocks(self.sampler.scan, state.scan, 1, dim, run).ravel()
         work = chains * run.steps * (5.0 + 5.0 * (size // dim) + fields.shape[1])
         on_lattice = isinstance(form, LatticeForm)
         read: Any = table_of(SameObjects((form,))) if on_lattice else list_neighbours(form)
@@ -126,7 +126,7 @@ def is_tame(*parameters: NDArray[Any]) -> bool:
 def gibbs(first, last, form, x, values, fields, run, sites, sums):
     """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
     steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
-    words = np.empty((BLOCK, last - first), np.uint32)
+    words, word_room = np.empty((BLOCK, last - first), np.uint32), np.empty(BLOCK, np.uint32)
     since = fresh(sums, first, last, x.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
     traced = sums.trace.shape[0] > 0
@@ -134,7 +134,7 @@ def gibbs(first, last, form, x, values, fields, run, sites, sums):
         step = run.first + t
         i, now = sites[t], step % BLOCK
         if t == 0 or now == 0:
-            fill_words(words, run.key, step, run.first + steps, first, 0)
+            fill_words(words, word_room, run.key, step, run.first + steps, first, 0)
         if step & mask == mask:
             for c in range(first, last):
                 renew(form, values[c], fields[c])

@@ -101,7 +101,7 @@ def resample(first, last, form, x, values, fields, ball, centred, run, blocks, s
     room = make_room(form, fields, ball, sites)
     log_probs = room.log_probs
     patterns, weights = log_probs.shape[0], np.empty(log_probs.shape[0], np.float32)
-    words = np.empty((BLOCK, last - first), np.uint32)
+    words, word_room = np.empty((BLOCK, last - first), np.uint32), np.empty(BLOCK, np.uint32)
     centres = np.zeros_like(words)
     since, mask = fresh(sums, first, last, x.shape[1]), renewals(values.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
@@ -110,9 +110,9 @@ def resample(first, last, form, x, values, fields, ball, centred, run, blocks, s
         block, row = blocks[t], step % BLOCK
         read_block(form, block, room)
         if t == 0 or row == 0:
-            fill_words(words, run.key, step, run.first + steps, first, 0)
+            fill_words(words, word_room, run.key, step, run.first + steps, first, 0)
             if centred:
-                fill_words(centres, run.key, step, run.first + steps, first, 1)
+                fill_words(centres, word_room, run.key, step, run.first + steps, first, 1)
         for c in range(first, last):
             if step & mask == mask:
                 renew(form, values[c], fields[c])

@@ -12,6 +12,7 @@ from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.run_words import BLOCK, fill_words
 from latticework.samplers.compiled.tile_values import (
     LINE,
+    count_flips,
     entries_of,
     entry,
     load_tile,
@@ -26,8 +27,9 @@ from latticework.samplers.compiled.tile_values import (
 def resample_tiles(first, last, form, x, values, run, sites, sums):
     """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
     steps, size, draws = run.steps, x.shape[1], sums.trace.shape[0]
-    seen, most, entries = sums.total.shape[0] > 0, widest(form), entries_of(form)
+    seen, most, entries = sums.total.shape[0] > 0, widest(form, last - first), entries_of(form)
     changed = np.empty(min(most, max(LANES, last - first)), np.uint32)
+    word_room = np.empty(BLOCK, np.uint32)
     for start in range(first, last, most):
         chains = min(most, last - start)
         width = np.uint64(chains)
@@ -41,7 +43,8 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
             step = run.first + t
             row = np.uint64(step % BLOCK)
             if t == 0 or row == 0:
-                fill_words(words, run.key, step, run.first + steps, start, 0)
+                fill_words(words, word_room, run.key, step, run.first + steps, start, 0)
+                count_flips(form, width, changed, room)
             i = np.uint64(sites[t])
             if seen:
                 for v in range(entries):
@@ -52,6 +55,7 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
             visit(form, now, width, i, flat, row * apart, changed, room)
             if t >= steps - draws:
                 trace_tile(form, sums.trace, t - (steps - draws), now, width, i, start, entries)
+        count_flips(form, width, changed, room)
         for c in range(width):
             sums.changed[start + c] += np.int64(changed[c])
         for begin in range(0, values.shape[1], LINE):

@@ -60,6 +60,7 @@ def pack_lattice(
     passes: NDArray[np.bool_],
     paired: bool,
     tile_words: int = TILE_WORDS,
+    by_number: bool = False,
 ) -> LatticeRows:
     """The arrays of a lattice, with the chances of each group, and the sites of each pass."""
     sites = len(form.kind)
@@ -72,7 +73,7 @@ def pack_lattice(
     shape = len(chances), vectors, STORED_PLANES, values * terms, WORDS
     planes = np.empty(shape, np.uint64)
     for group, given in enumerate(chances):
-        for plane, bits in enumerate(bit_planes(given)):
+        for plane, bits in enumerate(bit_planes(given, by_number)):
             if vectors == 1:
                 planes[group, 0, plane] = -bits[0].astype(np.int64)[:, None]
             else:
@@ -111,13 +112,13 @@ def repeat_rows(bits: NDArray, rows: int, words: int) -> Words:
 
 
 @lean
-def load_shifted(lanes, x, at, bits):
+def load_shifted(f, x, at, bits):
     """The vector that begins `bits` bits after byte `at`, of words in a row."""
-    if len(lanes) == 1:  # the tile is this word, so the bits of others are in no mask
-        word = load_like(lanes, x, at)
+    if f.row == 1:  # no neighbour is in another word, so the bits of others are in no mask
+        word = load_like(f.lanes, x, at)
         return shift_down(word, bits) if bits >= 0 else shift_up(word, -bits)
     place = at + ((bits >> 6) << 3)
-    return join_shifted(load_like(lanes, x, place + 8), load_like(lanes, x, place), bits & 63)
+    return join_shifted(load_like(f.lanes, x, place + 8), load_like(f.lanes, x, place), bits & 63)
 
 
 @lean
@@ -131,11 +132,11 @@ def count_neighbours(f, x, here, at):
     n1, n2, size = n0, n0, 8 * joins.shape[2]
     for axis in range(f.shifts.shape[0]):
         near, far, mask = f.shifts[axis, 0], f.shifts[axis, 1], at + 4 * axis * size
-        v = load_shifted(lanes, x, here + at, -near) & load_like(lanes, joins, mask)
-        v = v | (load_shifted(lanes, x, here + at, far) & load_like(lanes, joins, mask + 2 * size))
+        v = load_shifted(f, x, here + at, -near) & load_like(lanes, joins, mask)
+        v = v | (load_shifted(f, x, here + at, far) & load_like(lanes, joins, mask + 2 * size))
         n0, n1, n2 = add_bit(n0, n1, n2, v)
-        v = load_shifted(lanes, x, here + at, near) & load_like(lanes, joins, mask + size)
-        v = v | (load_shifted(lanes, x, here + at, -far) & load_like(lanes, joins, mask + 3 * size))
+        v = load_shifted(f, x, here + at, near) & load_like(lanes, joins, mask + size)
+        v = v | (load_shifted(f, x, here + at, -far) & load_like(lanes, joins, mask + 3 * size))
         n0, n1, n2 = add_bit(n0, n1, n2, v)
     return n0, n1, n2
 
@@ -149,10 +150,8 @@ def find_eights(f, x, here, at):
         for end in range(2):
             near, far, mask = f.shifts[axis, 0], f.shifts[axis, 1], at + (4 * axis + end) * size
             near, far = (near, -far) if end else (-near, far)
-            v = load_shifted(lanes, x, here + at, near) & load_like(lanes, joins, mask)
-            v = v | (
-                load_shifted(lanes, x, here + at, far) & load_like(lanes, joins, mask + 2 * size)
-            )
+            v = load_shifted(f, x, here + at, near) & load_like(lanes, joins, mask)
+            v = v | (load_shifted(f, x, here + at, far) & load_like(lanes, joins, mask + 2 * size))
             n3 = n3 ^ (n0 & n1 & n2 & v)
             n0, n1, n2 = add_bit(n0, n1, n2, v)
     return n3

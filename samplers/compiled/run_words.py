@@ -45,17 +45,16 @@ def next_steps(run: Tensor, steps: int, rng: Generator) -> RunSteps:
 
 
 @kernel
-def fill_words(words, key, step, last, chain, stream):
+def fill_words(words, room, key, step, last, chain, stream):
     """Words `[BLOCK, chains]` of chains from `chain` on, row r for the step r of a block.
 
     The block is that of `step`. Its rows are filled from `step` to before `last`; others may hold
-    anything.
+    anything. `room` `[BLOCK]` is overwritten.
     """
     chains, begin = words.shape[1], step % BLOCK
     call = np.uint64((step - begin) // 4)
     key, chain, stream = np.uint64(key), np.uint32(chain), np.uint32(stream)
     if chains < CALLS:
-        room = np.empty(BLOCK, np.uint32)
         for c in range(chains):
             fill_chain(room, call, chain + np.uint32(c), stream, key)
             for r in range(BLOCK):

@@ -52,11 +52,11 @@ def write_systematic(blocks, run, dim):
 @kernel
 def write_random_sites(blocks, run, dim):
     """A site for each step."""
-    words = np.empty((BLOCK, 1), np.uint32)
+    words, room = np.empty((BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
     for t in range(blocks.shape[0]):
         step = run.first + t
         if t == 0 or step % BLOCK == 0:
-            fill_words(words, run.key, step, run.first + run.steps, SHARED, 0)
+            fill_words(words, room, run.key, step, run.first + run.steps, SHARED, 0)
         blocks[t, 0] = np.int32(unit(words[step % BLOCK, 0]) * dim)
 
 
@@ -64,12 +64,13 @@ def write_random_sites(blocks, run, dim):
 def write_random(blocks, run, order):
     """Distinct sites by the first swaps of a Fisher-Yates shuffle of `order`, which are undone."""
     dim, sites = order.shape[0], blocks.shape[1]
-    swapped, words = np.empty(sites, np.int64), np.empty((sites, BLOCK, 1), np.uint32)
+    words, room = np.empty((sites, BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
+    swapped = np.empty(sites, np.int64)
     for t in range(blocks.shape[0]):
         step = run.first + t
         if t == 0 or step % BLOCK == 0:
             for k in range(sites):
-                fill_words(words[k], run.key, step, run.first + run.steps, SHARED, k)
+                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED, k)
         for k in range(sites):
             place = k + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - k))
             order[k], order[place] = order[place], order[k]
@@ -83,12 +84,12 @@ def write_random(blocks, run, order):
 def write_shuffled(blocks, run, order):
     """Passes through all sites in random orders; a pass ends when too few sites are left."""
     dim, sites = order.shape[0], blocks.shape[1]
-    words = np.empty((sites, BLOCK, 1), np.uint32)
+    words, room = np.empty((sites, BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
     for t in range(blocks.shape[0]):
         step = run.first + t
         if t == 0 or step % BLOCK == 0:
             for k in range(sites):
-                fill_words(words[k], run.key, step, run.first + run.steps, SHARED, k)
+                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED, k)
         at = step % (dim // sites) * sites
         for k in range(sites):
             place = at + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - at))

@@ -57,13 +57,16 @@ def refuse_degree(form: LatticeForm) -> str:
 
 @lru_cache(maxsize=16)
 def _rows_of_forms(of: SameObjects, metropolis: bool) -> LatticeRows:
-    return lattice_rows(of.objects, metropolis)
+    return lattice_rows(of.objects, metropolis, by_number=True)
 
 
 def lattice_rows(
-    forms: tuple[LatticeForm, ...], metropolis: bool, tile_words: int = TILE_WORDS
+    forms: tuple[LatticeForm, ...],
+    metropolis: bool,
+    tile_words: int = TILE_WORDS,
+    by_number: bool = False,
 ) -> LatticeRows:
     """The arrays for sweeps of chains on these forms, which differ in their log-odds only."""
     numbers = int(forms[0].degree.max()) + 1
     odds = [form.odds[:, :numbers] for form in forms]
-    return pack_sweeps(forms[0], chances_of(odds, metropolis), tile_words)
+    return pack_sweeps(forms[0], chances_of(odds, metropolis), tile_words, by_number)

@@ -13,7 +13,9 @@ import numpy as np
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.bits import (
     Chances,
-    select_bits,
+    choose_decisions,
+    decide_numbers,
+    flip_lanes,
     start_pass,
     update_lanes,
 )
@@ -36,7 +38,10 @@ from latticework.samplers.compiled.vectors import BYTES, count_bits, load_like, 
 
 
 def pack_sweeps(
-    form: LatticeForm, chances: list[Chances], tile_words: int = TILE_WORDS
+    form: LatticeForm,
+    chances: list[Chances],
+    tile_words: int = TILE_WORDS,
+    by_number: bool = False,
 ) -> LatticeRows:
     """The arrays for sweeps of a lattice, with the chances of each group of chains.
 
@@ -47,15 +52,16 @@ def pack_sweeps(
     colours = np.arange(max(2, form.colours.max() + 1))
     passes = (form.colours == colours[:, None]) & known
     paired = len(colours) == 2 and bool(known.all())
-    return pack_lattice(form, chances, passes, paired, tile_words)
+    return pack_lattice(form, chances, passes, paired, tile_words, by_number and not paired)
 
 
 @lean
-def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed, changes):
+def update_half(f, flips, planes_at, x, target, source, words, turn, seeds, seed, changes):
     """Pass `turn` over the half of `x` from byte `target` on, whose neighbours begin at `source`.
 
-    Adds the number of changed bits of each word to `changes` `[2, words]`, flat: in a pair, those
-    of the mask of this pass to the first row, and the others to the second.
+    The half has sites of both chains of a pair. Adds the number of changed bits of each word to
+    `changes` `[2, words]`, flat: those of the mask of this pass to the first row, and the others to
+    the second.
     """
     lanes, state = f.lanes, start_pass(f.lanes, seeds, seed, turn)
     size, valued = 8 * f.masks.shape[1], f.planes.shape[3] > f.terms
@@ -63,21 +69,50 @@ def update_rows(f, flips, planes_at, x, target, source, words, turn, seeds, seed
     for at in range(0, 8 * words, 8 * len(lanes)):
         number = count_all(f, x, source, at)
         old, place = load_like(lanes, x, target + at), planes_at + at // BYTES * f.stride
-        mask = wanted = load_like(lanes, f.masks, first + at)
-        if f.paired:
-            wanted = mask | load_like(lanes, f.masks, size - first + at)
+        mask = load_like(lanes, f.masks, first + at)
+        rest = load_like(lanes, f.masks, size - first + at)
         new, state = update_lanes(
-            flips, f.planes, place, plane, f.terms, valued, old, number, wanted, state
+            flips, f.planes, place, plane, f.terms, valued, old, number, mask | rest, state
         )
-        if not f.paired:
-            new = select_bits(mask, new, old)
         store_vector(x, target + at, new)
-        differ = new ^ old
-        store_vector(changes, at, load_like(lanes, changes, at) + count_bits(differ & mask))
-        if f.paired:
-            second = load_like(lanes, f.masks, size - first + at)
-            before = load_like(lanes, changes, size + at)
-            store_vector(changes, size + at, before + count_bits(differ & second))
+        add_count(changes, at, (new ^ old) & mask)
+        add_count(changes, size + at, (new ^ old) & rest)
+
+
+@lean
+def decide_tile(f, planes_at, words, memory, seed):
+    """Decide about all sites of a tile, for each number of neighbours that they may have."""
+    lanes, state = f.lanes, start_pass(f.lanes, memory.seeds, seed, 0)
+    size, numbers, plane = 8 * f.masks.shape[1], f.planes.shape[3], f.planes.strides[2]
+    for at in range(0, 8 * words, 8 * len(lanes)):
+        place = planes_at + at // BYTES * f.stride
+        state = decide_numbers(
+            f.planes, place, plane, numbers, memory.drawn, memory.decisions, at, size, state
+        )
+
+
+@lean
+def update_colour(f, flips, planes_at, x, here, words, turn, decisions, changes):
+    """Pass `turn` over the states from byte `here` of `x` on: sites of a colour, as decided."""
+    lanes, size, valued = f.lanes, 8 * f.masks.shape[1], f.planes.shape[3] > f.terms
+    plane = f.planes.strides[2]
+    for at in range(0, 8 * words, 8 * len(lanes)):
+        number, mask = count_all(f, x, here, at), load_like(lanes, f.masks, turn * size + at)
+        old, place = load_like(lanes, x, here + at), planes_at + at // BYTES * f.stride
+        new = choose_decisions(
+            f.planes, place, plane, f.terms, valued, old, number, mask, decisions, at, size
+        )
+        if flips:
+            new = flip_lanes(f.planes, place, plane, f.terms, old, number, new)
+        differ = (new ^ old) & mask
+        store_vector(x, here + at, old ^ differ)
+        add_count(changes, at, differ)
+
+
+@lean
+def add_count(counts, at, bits):
+    """Add the number of bits of each word to the numbers from byte `at` on."""
+    store_vector(counts, at, load_like(bits, counts, at) + count_bits(bits))
 
 
 @kernel
@@ -98,14 +133,19 @@ def sweep_rows(first, last, f, flips, group, rows, x, keys, sums):
         load_tile(memory, f, rows[start : start + chains], x)
         for t in range(steps):
             seed = seed_step(memory, keys, t, tile)
+            if not f.paired:
+                decide_tile(f, planes_at, words, memory, seed)
             for turn in range(f.masks.shape[0]):
-                target, source = here, here
                 if f.paired:
-                    target, source = here + turn * half, here + (1 - turn) * half
-                update_rows(
-                    f, flips, planes_at, memory.x, target, source, words, turn,
-                    memory.seeds, seed, memory.changes,
-                )  # fmt: skip
+                    update_half(
+                        f, flips, planes_at, memory.x, here + turn * half, here + (1 - turn) * half,
+                        words, turn, memory.seeds, seed, memory.changes,
+                    )  # fmt: skip
+                else:
+                    update_colour(
+                        f, flips, planes_at, memory.x, here, words, turn, memory.decisions,
+                        memory.changes,
+                    )  # fmt: skip
             record_step(memory, f, words, sums, start, chains, t, steps)
         store_tile(memory, f, rows[start : start + chains], x)
         for c in range(chains):

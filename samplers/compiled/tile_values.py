@@ -19,11 +19,12 @@ from latticework.samplers.compiled.philox import unit
 
 MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
 WIDE = 1024  # bytes of a row
+FEW = 8  # chains whose bytes are handled as one word
 LINE = 16  # sites whose values are read and written together: float32 of a cache line
 
 
-def widest(form):
-    """How many chains a tile holds at most."""
+def widest(form, chains):
+    """How many of so many chains a tile holds at most."""
     return WIDE
 
 
@@ -56,55 +57,90 @@ def visit(form, now, width, i, words, at, changed, room):
     raise NotImplementedError
 
 
+def count_flips(form, width, changed, room):
+    """Add to `changed` what `visit` has counted elsewhere, in at most 255 visits."""
+
+
 # Lattices.
 
 
 @kernel
-def load_bytes(values, start, chains):
-    now = np.empty(values.shape[1] * chains, np.uint8)
+def load_bytes(values, start, chains, stride):
+    now = np.zeros(values.shape[1] * stride, np.uint8)
     for begin in range(0, values.shape[1], LINE):
         end = np.uint64(min(begin + LINE, values.shape[1]))
         for c in range(np.uint64(chains)):
             for i in range(np.uint64(begin), end):
-                now[i * np.uint64(chains) + c] = np.uint8(values[start + c, i])
+                now[i * np.uint64(stride) + c] = np.uint8(values[start + c, i])
     return now
 
 
+def lattice_widest(form, chains):
+    return WIDE if chains >= MIN_VECTOR_CHAINS else FEW
+
+
 def lattice_load_tile(form, values, start, chains):
-    return load_bytes(values, start, chains), np.empty(chains, np.uint8)
+    room = np.empty(chains, np.uint8), np.zeros(1, np.uint64)
+    return load_bytes(values, start, chains, max(chains, FEW)), room
+
+
+@inlined
+def lattice_stride(width):
+    """The bytes of a site: those of few chains are a word."""
+    return max(width, np.uint64(FEW))
 
 
 def lattice_entry(form, now, width, i, v, c):
-    return np.float32(now[i * width + c])
+    return np.float32(now[i * lattice_stride(width) + c])
 
 
 def lattice_visit(form, now, width, i, words, at, changed, room):
     near, count, table = form.neighbours, form.degree[i], form.threshold
-    kind, here = np.uint64(form.kind[i]), i * width
-    if count == 4 and width < MIN_VECTOR_CHAINS:
-        a, b = np.uint64(near[i, 0]) * width, np.uint64(near[i, 1]) * width
-        d, e = np.uint64(near[i, 2]) * width, np.uint64(near[i, 3]) * width
-        for c in range(width):
-            ones = np.uint64(now[a + c] + now[b + c] + now[d + c] + now[e + c])
-            put_bit(now, here + c, words[at + c] < table[kind, ones], changed, c)
-    elif width < MIN_VECTOR_CHAINS:
-        for c in range(width):
-            ones = np.uint64(0)
-            for k in range(np.uint64(count)):
-                ones += np.uint64(now[np.uint64(near[i, k]) * width + c])
-            put_bit(now, here + c, words[at + c] < table[kind, ones], changed, c)
+    kind, (ones, flips) = np.uint64(form.kind[i]), room
+    if width <= FEW:
+        draw_few(now.view(np.uint64), width, near[i], count, i, table[kind], words, at, flips)
     elif count == 4:
-        draw_by_four(now, width, near[i], here, table[kind], words, at, changed)
+        draw_by_four(now, width, near[i], i * width, table[kind], words, at, changed)
     else:
         for c in range(width):
-            room[c] = 0
+            ones[c] = 0
         for k in range(np.uint64(count)):
             there = np.uint64(near[i, k]) * width
             for c in range(width):
-                room[c] += now[there + c]
+                ones[c] += now[there + c]
         for c in range(width):
-            below = words[at + c] < table[kind, np.uint64(room[c])]
-            put_bit(now, here + c, below, changed, c)
+            below = words[at + c] < table[kind, np.uint64(ones[c])]
+            put_bit(now, i * width + c, below, changed, c)
+
+
+@lean
+def draw_few(rows, width, near, count, i, table, words, at, flips):
+    """A chain has a byte of a site's word, so one addition of words counts for all chains.
+
+    `flips` counts in the same bytes.
+    """
+    if count == 4:  # a loop of unknown length takes longer
+        ones = rows[np.uint64(near[0])] + rows[np.uint64(near[1])]
+        ones += rows[np.uint64(near[2])] + rows[np.uint64(near[3])]
+    else:
+        ones = np.uint64(0)
+        for k in range(np.uint64(count)):
+            ones += rows[np.uint64(near[k])]
+    new = np.uint64(0)
+    for c in range(width):
+        byte = np.uint64(8) * c
+        below = words[at + c] < table[ones >> byte & np.uint64(255)]
+        new |= np.uint64(below) << byte
+    flips[0] += rows[i] ^ new
+    rows[i] = new
+
+
+def lattice_count_flips(form, width, changed, room):
+    _, flips = room
+    if width <= FEW:
+        for c in range(width):
+            changed[c] += np.uint32(flips[0] >> np.uint64(8) * c & np.uint64(255))
+        flips[0] = 0
 
 
 @inlined
@@ -132,7 +168,7 @@ def draw_by_four(now, width, near, here, table, words, at, changed):
 # Graphs.
 
 
-def graph_widest(form):
+def graph_widest(form, chains):
     return LANES
 
 
@@ -188,7 +224,7 @@ def potts_load_tile(form, values, start, chains):
     single, double = np.empty((rows, chains), np.float32), np.empty((rows, chains))
     passed, level = np.zeros((rows, chains)), np.empty(chains)
     room = PottsRoom(single, double, passed, level, np.empty(chains, np.uint8))
-    return load_bytes(values, start, chains), room
+    return load_bytes(values, start, chains, chains), room
 
 
 def potts_entry(form, now, width, i, v, c):
@@ -275,11 +311,12 @@ def draw_by_passed(passed, level, new, now, width, i, words, at, changed):
         now[here + c] = drawn
 
 
-primitive(widest, {GraphForm: graph_widest})
+primitive(widest, {LatticeTable: lattice_widest, GraphForm: graph_widest})
 primitive(words_of, {GraphForm: graph_words_of})
 primitive(entries_of, {PottsLists: potts_entries_of})
 LOAD = {LatticeTable: lattice_load_tile, GraphForm: graph_load_tile, PottsLists: potts_load_tile}
 primitive(load_tile, LOAD, makes_arrays=True)
 primitive(entry, {LatticeTable: lattice_entry, GraphForm: graph_entry, PottsLists: potts_entry})
 primitive(store_value, {PottsLists: potts_store_value})
+primitive(count_flips, {LatticeTable: lattice_count_flips})
 primitive(visit, {LatticeTable: lattice_visit, GraphForm: graph_visit, PottsLists: potts_visit})
