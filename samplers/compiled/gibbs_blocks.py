@@ -8,7 +8,6 @@ joint values, the last site fastest. The chain itself makes only the changes to 
 drawn.
 """
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -30,17 +29,14 @@ from latticework.samplers.compiled.fields import (
     target,
 )
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin, site_rows
-from latticework.samplers.compiled.hidden_units import exact_change, split_units
-from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive, reordered
+from latticework.samplers.compiled.hidden_units import LARGEST_WEIGHT, softplus_change, split_units
+from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
 from latticework.samplers.compiled.pairwise import ONE_HOT, PottsLists, list_neighbours
 from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
 from latticework.samplers.compiled.running_sums import finish, fresh, record
 from latticework.samplers.compiled.scans import next_blocks
 from latticework.samplers.hamming import HammingBall
-
-GROUP = 256  # factors that are multiplied before a logarithm is taken
-FAR = np.float32(40)  # a block that moves an input further takes its sigmoids beyond float32
 
 
 class Ball(NamedTuple):
@@ -239,7 +235,7 @@ def pair_read_block(form, block, room):
 
 # RBMs. Fields: inputs, sigmoid(inputs) and sigmoid(-inputs) of the hidden units. Coupling: exp(-w)
 # and exp(w), for flips to 0 and to 1, and w. The exponentials are NaN if the block can move an
-# input by FAR or more: gains then come from the inputs (`exact_change`).
+# input by LARGEST_WEIGHT or more: gains then come from the inputs (`exact_change`).
 
 
 def rbm_make_room(form, fields, ball, sites):
@@ -256,7 +252,7 @@ def rbm_read_block(form, block, room):
             coupling[1, k, j] = exp32(form.weight[i, j])
             coupling[2, k, j] = form.weight[i, j]
             reach[j] += abs(form.weight[i, j])
-    if not reach.max() < FAR:
+    if not reach.max() < LARGEST_WEIGHT:
         coupling[:2] = np.nan
 
 
@@ -264,29 +260,10 @@ def rbm_look(form, values, fields, block, room):
     copy(room.levels[0], fields)
 
 
-@reordered
-def rbm_factors(on, off, rise):
-    """The product of (1 + exp(input + w)) / (1 + exp(input)) over some hidden units."""
-    product = 1.0
-    for j in range(rise.shape[0]):
-        product *= np.float64(off[j] + on[j] * rise[j])
-    return product
-
-
 def rbm_gain(form, room, row, k):
     pace, weight = room.step[row, k], room.coupling[2, k]
     rise = room.coupling[np.int64(pace > 0), k]
-    hidden = rise.shape[0]
-    inputs, on, off = split_units(room.levels[row], hidden)
-    result = np.float64(pace * room.bias[k])
-    for start in range(0, hidden, GROUP):
-        stop = min(start + GROUP, hidden)
-        product = rbm_factors(on[start:stop], off[start:stop], rise[start:stop])
-        if 1e-300 < product < 1e300:
-            result += math.log(product)
-        else:  # too large or too small for double precision, or NaN
-            result += exact_change(inputs[start:stop], weight[start:stop], pace)
-    return result
+    return np.float64(pace * room.bias[k]) + softplus_change(room.levels[row], rise, weight, pace)
 
 
 def rbm_turn(form, room, row, to, k):

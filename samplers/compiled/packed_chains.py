@@ -3,8 +3,11 @@
 A site's word has a bit for each chain. Its bits choose the lanes of a vector register to which the
 weight of an edge is added. This is written in LLVM's vector types, which it turns into the
 registers of any processor. A loop over the chains, as numba would compile it, is so short that
-checks whether its arrays overlap take most of the time.
+checks whether its arrays overlap take most of the time. The sums of so many chains are found at
+once as vector registers hold: more would go to memory and back for each neighbour.
 """
+
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -19,11 +22,16 @@ MANY = 128  # neighbours of a site, which are added in single precision at most
 LANES = 32  # chains, a bit each of a word
 APART = 4  # sums at a time, which do not wait for each other
 INDEX = ir.IntType(64)
-VECTOR, BYTES, BITS = (
-    ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.IntType(8), ir.IntType(1))
-)
-ZERO, ANY = ir.Constant(VECTOR, None), ir.Constant(VECTOR, ir.Undefined)
-FIRST = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
+FLOAT, INT32 = ir.FloatType(), ir.IntType(32)
+BYTES = ir.VectorType(ir.IntType(8), LANES)
+
+
+def lanes_together(context: Any) -> int:
+    """How many chains have their sums in vector registers, by the processor's."""
+    features = context.codegen().magic_tuple()[2].split(",")
+    if "+avx512f" in features:
+        return LANES
+    return LANES // 2 if "+avx" in features else LANES // 4
 
 
 @intrinsic
@@ -36,7 +44,9 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
 
     def generate(context, builder, signature, arguments):
         fields, at, words, near, slope, start, stop, base = arguments
-        kinds = signature.args
+        kinds, lanes = signature.args, lanes_together(context)
+        floats, bits = ir.VectorType(FLOAT, lanes), ir.VectorType(ir.IntType(1), lanes)
+        zero, undefined = ir.Constant(floats, None), ir.Constant(floats, ir.Undefined)
         out, states, sites, weights = (
             arrayobj.make_array(kinds[i])(context, builder, array).data
             for i, array in ((0, fields), (2, words), (3, near), (4, slope))
@@ -46,29 +56,36 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
             return builder.load(builder.gep(pointer, [index]))
 
         def fill_lanes_with(value):
-            first = builder.insert_element(ANY, value, ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(first, ANY, FIRST)
+            first = builder.insert_element(undefined, value, ir.Constant(INT32, 0))
+            places = ir.Constant(ir.VectorType(INT32, lanes), None)
+            return builder.shuffle_vector(first, undefined, places)
 
-        def add(k, total):
+        def add(k, total, lane):
             word = load(states, builder.zext(load(sites, k), INDEX))
+            if lanes < LANES:
+                word = builder.lshr(word, ir.Constant(word.type, lane))
+                word = builder.trunc(word, ir.IntType(lanes))
             before = builder.load(total)
             after = builder.fadd(before, fill_lanes_with(load(weights, k)))
-            builder.store(builder.select(builder.bitcast(word, BITS), after, before), total)
+            builder.store(builder.select(builder.bitcast(word, bits), after, before), total)
 
-        totals = [cgutils.alloca_once_value(builder, ZERO) for _ in range(APART)]
-        builder.store(fill_lanes_with(base), totals[0])
         step, single = ir.Constant(INDEX, APART), ir.Constant(INDEX, 1)
         whole = builder.sub(stop, builder.urem(builder.sub(stop, start), step))
-        with cgutils.for_range_slice(builder, start, whole, step, INDEX) as (k, _):
-            for part, total in enumerate(totals):
-                add(builder.add(k, ir.Constant(INDEX, part)), total)
-        with cgutils.for_range_slice(builder, whole, stop, single, INDEX) as (k, _):
-            add(k, totals[0])
-        result = builder.load(totals[0])
-        for total in totals[1:]:
-            result = builder.fadd(result, builder.load(total))
-        place = builder.bitcast(builder.gep(out, [at]), VECTOR.as_pointer())
-        builder.store(result, place, align=4)
+        totals = [cgutils.alloca_once(builder, floats) for _ in range(APART)]
+        for lane in range(0, LANES, lanes):
+            for total in totals:
+                builder.store(zero, total)
+            builder.store(fill_lanes_with(base), totals[0])
+            with cgutils.for_range_slice(builder, start, whole, step, INDEX) as (k, _):
+                for part, total in enumerate(totals):
+                    add(builder.add(k, ir.Constant(INDEX, part)), total, lane)
+            with cgutils.for_range_slice(builder, whole, stop, single, INDEX) as (k, _):
+                add(k, totals[0], lane)
+            result = builder.load(totals[0])
+            for total in totals[1:]:
+                result = builder.fadd(result, builder.load(total))
+            first = builder.gep(out, [builder.add(at, ir.Constant(INDEX, lane))])
+            builder.store(result, builder.bitcast(first, floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return signature, generate
