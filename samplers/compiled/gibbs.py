@@ -31,7 +31,7 @@ from latticework.samplers.compiled.pairwise import (
 from latticework.samplers.compiled.philox import thresholds
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
 from latticework.samplers.compiled.running_sums import finish, fresh, record
-from latticework.samplers.compiled.scans import next_blocks, start_scan
+from latticework.samplers.compiled.scans import following, next_blocks, start_scan
 from latticework.samplers.compiled.tile_values import MIN_VECTOR_CHAINS
 from latticework.samplers.scans import Memory
 
@@ -124,15 +124,19 @@ def is_tame(*parameters: NDArray[Any]) -> bool:
 
 @kernel
 def gibbs(first, last, form, x, values, fields, run, sites, sums):
-    """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
+    """Resample a site of each chain in each step: one of `sites` after the other, in rounds.
+
+    `values` are x itself unless that is one-hot.
+    """
     steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
     words, word_room = np.empty((BLOCK, last - first), np.uint32), np.empty(BLOCK, np.uint32)
     since = fresh(sums, first, last, x.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
-    traced = sums.trace.shape[0] > 0
+    traced, turn = sums.trace.shape[0] > 0, 0
     for t in range(steps):
         step = run.first + t
-        i, now = sites[t], step % BLOCK
+        i, now = sites[turn], step % BLOCK
+        turn = following(turn, sites)
         if t == 0 or now == 0:
             fill_words(words, word_room, run.key, step, run.first + steps, first, 0)
         if step & mask == mask:

@@ -35,7 +35,7 @@ from latticework.samplers.compiled.pairwise import ONE_HOT, PottsLists, list_nei
 from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
 from latticework.samplers.compiled.running_sums import finish, fresh, record
-from latticework.samplers.compiled.scans import next_blocks
+from latticework.samplers.compiled.scans import following, next_blocks
 from latticework.samplers.hamming import HammingBall
 
 
@@ -92,8 +92,8 @@ class BlockTwin(SitesTwin):
 
 @kernel
 def resample(first, last, form, x, values, fields, ball, centred, run, blocks, sums):
-    """Resample `blocks[t]` of each chain in step t."""
-    steps, sites = blocks.shape
+    """Resample a block of each chain in each step: one of `blocks` after the other, in rounds."""
+    steps, sites, turn = run.steps, blocks.shape[1], 0
     room = make_room(form, fields, ball, sites)
     log_probs = room.log_probs
     patterns, weights = log_probs.shape[0], np.empty(log_probs.shape[0], np.float32)
@@ -103,7 +103,8 @@ def resample(first, last, form, x, values, fields, ball, centred, run, blocks, s
     kept = sums.total, since, sums.changed, sums.invalid
     for t in range(steps):
         step = run.first + t
-        block, row = blocks[t], step % BLOCK
+        block, row = blocks[turn], step % BLOCK
+        turn = following(turn, blocks)
         read_block(form, block, room)
         if t == 0 or row == 0:
             fill_words(words, word_room, run.key, step, run.first + steps, first, 0)

@@ -10,6 +10,7 @@ import numpy as np
 from latticework.samplers.compiled.jit import copy, inlined, kernel
 from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.run_words import BLOCK, fill_words
+from latticework.samplers.compiled.scans import following
 from latticework.samplers.compiled.tile_values import (
     LINE,
     count_flips,
@@ -25,7 +26,10 @@ from latticework.samplers.compiled.tile_values import (
 
 @kernel
 def resample_tiles(first, last, form, x, values, run, sites, sums):
-    """Resample `sites[t]` of each chain in step t. `values` are x itself unless that is one-hot."""
+    """Resample a site of each chain in each step: one of `sites` after the other, in rounds.
+
+    `values` are x itself unless that is one-hot.
+    """
     steps, size, draws = run.steps, x.shape[1], sums.trace.shape[0]
     seen, most, entries = sums.total.shape[0] > 0, widest(form, last - first), entries_of(form)
     changed = np.empty(min(most, max(LANES, last - first)), np.uint32)
@@ -38,14 +42,14 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
         now, room = load_tile(form, values, start, chains)
         total = np.zeros((size, chains) if seen else (0, 0), np.float32)
         since = np.zeros(values.shape[1] if seen else 0, np.int64)
-        changed[:] = 0
+        changed[:], turn = 0, 0
         for t in range(steps):
             step = run.first + t
             row = np.uint64(step % BLOCK)
             if t == 0 or row == 0:
                 fill_words(words, word_room, run.key, step, run.first + steps, start, 0)
                 count_flips(form, width, changed, room)
-            i = np.uint64(sites[t])
+            i, turn = np.uint64(sites[turn]), following(turn, sites)
             if seen:
                 for v in range(entries):
                     held, at = np.float32(t - since[i]), i * entries + v

@@ -4,11 +4,13 @@ All chains visit the same block. Random numbers come from the stream that chains
 number k serves the k-th site of a block.
 """
 
+from math import gcd
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import kernel
+from latticework.samplers.compiled.jit import inlined, kernel
 from latticework.samplers.compiled.philox import SHARED, unit
 from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, new_run
 from latticework.samplers.scans import Memory, Scan
@@ -26,8 +28,12 @@ def start_scan(scan: Scan, sites: int, dim: int) -> Memory:
 def next_blocks(
     scan: Scan, memory: Memory, sites: int, dim: int, run: RunSteps
 ) -> NDArray[np.int32]:
-    """The blocks of the steps of `run`, `[steps, sites]`. Updates the order of sites in place."""
-    blocks = np.empty((run.steps, sites), np.int32)
+    """The blocks of the steps of `run`, `[steps, sites]`. Updates the order of sites in place.
+
+    Where blocks come again in the same order, those of one round are enough.
+    """
+    round_steps = dim // gcd(dim, sites) if scan == "systematic" else run.steps
+    blocks = np.empty((min(run.steps, round_steps), sites), np.int32)
     if scan == "systematic":
         write_systematic(blocks, run, dim)
     elif scan == "shuffled":
@@ -37,6 +43,12 @@ def next_blocks(
     else:
         write_random(blocks, run, np.arange(dim))
     return blocks
+
+
+@inlined
+def following(t, rounds):
+    """The row of `rounds` that comes after row `t`: the first one after the last."""
+    return t + 1 if t + 1 < rounds.shape[0] else 0
 
 
 @kernel
