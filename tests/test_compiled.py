@@ -56,7 +56,7 @@ def compiled() -> list:
         # Tiles, from so many steps on; single steps are made by rows.
         cases += [
             (lw.Gibbs(1, scan), model, chains, 300, f"tiles of {chains} {model}")
-            for scan, chains in (("random", 5), ("shuffled", 37))
+            for scan, chains in (("random", 5), ("systematic", 11), ("shuffled", 37))
         ]
     dense, values = lw.erdos_renyi(300, 4, 0.15), lw.random_potts(90, 3, 1.0)
     for model in (dense, values):  # too many fields for rows alone; large steps need products

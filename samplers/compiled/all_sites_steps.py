@@ -1,6 +1,5 @@
 """The kernels of samplers that decide about all sites at once (`compiled.all_sites`)."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from latticework.samplers.compiled import all_binary, all_categorical
 from latticework.samplers.compiled.fields import add_changes, bounds, gain, renew, renewals
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, primitive
 from latticework.samplers.compiled.langevin import settle
-from latticework.samplers.compiled.pairwise import ONE_HOT, PAIRWISE
+from latticework.samplers.compiled.pairwise import ONE_HOT
 from latticework.samplers.compiled.philox import fill, unit
 from latticework.samplers.compiled.running_sums import add_chain, record_chain
 
@@ -192,27 +191,29 @@ def ratio_beyond(form, rule, k, at, to, changes):
     return total
 
 
-# Differences between binary and one-hot sites.
+# What binary sites do. Functions for one-hot sites are below.
 
 
 def room_of(form, sites):
     """Memory that `draw` and `weigh` overwrite."""
-    raise NotImplementedError
+    return np.empty(0, np.uint8)
 
 
 def draw(form, y, marks, law, words, now, room):
     """Draw the values `y` of all sites, and mark the sites that change."""
-    raise NotImplementedError
+    low, high = bounds(form)
+    all_binary.draw_sites(y, marks, law, words, now, low, high)
 
 
 def weigh(form, rule, k, law, values, fields, room):
     """Write what `draw` reads at `values` in step `k` of a cycle; returns the log normaliser."""
-    raise NotImplementedError
+    low, high = bounds(form)
+    return all_binary.weigh(law, values, fields, rule, k, low + high)
 
 
 def jump_log_odds(form, law, i):
-    """The log-odds of a jump of site `i`."""
-    raise NotImplementedError
+    """The log-odds of a jump of site `i`. One-hot sites do not jump."""
+    return all_binary.log_odds_of(law[i])
 
 
 def add_values(form, sums, x, now, c, t):
@@ -220,38 +221,11 @@ def add_values(form, sums, x, now, c, t):
 
     One-hot `x` is free to be overwritten.
     """
-    raise NotImplementedError
+    add_chain(sums, x, c, t)
 
 
 def show(form, x, now, c):
     """Write the values of chain `c` to its one-hot states."""
-    raise NotImplementedError
-
-
-def binary_room(form, sites):
-    return np.empty(0, np.uint8)
-
-
-def binary_draw(form, y, marks, law, words, now, room):
-    low, high = bounds(form)
-    all_binary.draw_sites(y, marks, law, words, now, low, high)
-
-
-def binary_weigh(form, rule, k, law, values, fields, room):
-    low, high = bounds(form)
-    return all_binary.weigh(law, values, fields, rule, k, low + high)
-
-
-def binary_jump_log_odds(form, law, i):
-    return all_binary.log_odds_of(law[i])
-
-
-def binary_add(form, sums, x, now, c, t):
-    add_chain(sums, x, c, t)
-
-
-def show_nothing(form, x, now, c):
-    pass
 
 
 def one_hot_room(form, sites):
@@ -301,14 +275,9 @@ def write_one_hot(out, y):
                 out[r, v * sites + i] = np.float32(row[i] == np.int32(v))
 
 
-def by_values(binary: Callable, one_hot: Callable) -> dict[type, Callable]:
-    """The choice between functions for binary and for one-hot sites."""
-    return dict.fromkeys(PAIRWISE, binary) | dict.fromkeys(ONE_HOT, one_hot)
-
-
-primitive(room_of, by_values(binary_room, one_hot_room), makes_arrays=True)
-primitive(draw, by_values(binary_draw, one_hot_draw))
-primitive(weigh, by_values(binary_weigh, one_hot_weigh))
-primitive(jump_log_odds, by_values(binary_jump_log_odds, no_jumps))
-primitive(add_values, by_values(binary_add, one_hot_add))
-primitive(show, by_values(show_nothing, one_hot_show))
+primitive(room_of, dict.fromkeys(ONE_HOT, one_hot_room), makes_arrays=True)
+primitive(draw, dict.fromkeys(ONE_HOT, one_hot_draw))
+primitive(weigh, dict.fromkeys(ONE_HOT, one_hot_weigh))
+primitive(jump_log_odds, dict.fromkeys(ONE_HOT, no_jumps))
+primitive(add_values, dict.fromkeys(ONE_HOT, one_hot_add))
+primitive(show, dict.fromkeys(ONE_HOT, one_hot_show))

@@ -334,6 +334,12 @@ def flip_lanes(planes, at, plane, terms, old, number, flips):
 
 
 @lean
+def count_rows(numbers):
+    """How many rows the decisions for so many values and numbers have."""
+    return 2 * numbers + 2
+
+
+@lean
 def decide_numbers(planes, at, plane, numbers, drawn, rows, where, row, state):
     """Write the decisions of a vector for all values and numbers; returns the generators' state.
 

@@ -50,11 +50,6 @@ def lean(function: Callable) -> Callable:
     return _compiled(function, frozenset(), _nrt=False, **INTO_CALLERS)
 
 
-def part(function: Callable) -> Callable:
-    """`lean` for a long part that is called more than once: it is compiled once, and called."""
-    return _compiled(function, frozenset(), _nrt=False)
-
-
 def inlined(function: Callable) -> Callable:
     """Compile a small function into each kernel that calls it."""
     return numba.njit(function, inline="always", error_model="numpy")

@@ -34,7 +34,6 @@ from latticework.samplers.compiled.jit import (
 )
 from latticework.samplers.compiled.pairwise import (
     LISTED,
-    PAIRWISE,
     LatticeCounts,
     PottsLists,
     PottsMatrix,
@@ -93,58 +92,17 @@ def spare_rows(state, room):
     return np.empty_like(fields), np.zeros_like(weights), np.empty_like(sums), room
 
 
+# What forms with listed neighbours do. Their weights are in double precision, and need a `top` but
+# rarely. Functions for dense couplings are further below.
+
+
 def make_room(form, moves):
-    """Room for half the gains, or none where neighbours are listed."""
-    raise NotImplementedError
+    """Room for half the gains, which only dense forms need."""
+    return np.empty(0, np.float32)
 
 
 def weigh_moves(form, rule, now, rows):
     """Compute all weights and sums from the fields; returns `top`."""
-    raise NotImplementedError
-
-
-def weigh_site(form, rule, now, fields, weights, i, top):
-    """Compute the weights of the moves of a site with listed neighbours."""
-    raise NotImplementedError
-
-
-def weigh_halves(form, rule, now, fields, halves):
-    """Write half the gains of all moves of a dense form, -inf for those to a present value."""
-    raise NotImplementedError
-
-
-def follow(form, rule, now, rows, spare, top, sites, old, new):
-    """Bring fields and weights to `now`, where `sites` have changed from `old` to `new`.
-
-    Returns the sum of the weights and their `top`. They are in `rows_of_proposal`.
-    """
-    raise NotImplementedError
-
-
-def rows_of_proposal(form, rows, spare):
-    """The rows that `follow` has written."""
-    raise NotImplementedError
-
-
-def adopt(form, rows, spare):
-    """Take the proposed rows over."""
-    raise NotImplementedError
-
-
-def go_back(form, rule, now, rows, top, sites, old, new):
-    """Undo `follow`, after `now` has the values `old` again."""
-    raise NotImplementedError
-
-
-def has_lost_range(form, total):
-    """Whether a sum of weights is so large or small that `top` should follow it."""
-    raise NotImplementedError
-
-
-# Listed neighbours: weights in double precision, which need a `top` but rarely.
-
-
-def listed_weigh(form, rule, now, rows):
     fields, weights, sums, _ = rows
     top = 0.0
     for _ in range(2):
@@ -156,6 +114,44 @@ def listed_weigh(form, rule, now, rows):
             break
         top = largest
     return top
+
+
+def follow(form, rule, now, rows, spare, top, sites, old, new):
+    """Bring fields and weights to `now`, where `sites` have changed from `old` to `new`.
+
+    Returns the sum of the weights and their `top`. They are in `rows_of_proposal`.
+    """
+    add_changes(form, rows[0], sites, old, new)
+    reweigh(form, rule, now, rows, top, sites)
+    return sum_of(rows[2]), top
+
+
+def rows_of_proposal(form, rows, spare):
+    """The rows that `follow` has written."""
+    return rows
+
+
+def adopt(form, rows, spare):
+    """Take the proposed rows over."""
+
+
+def go_back(form, rule, now, rows, top, sites, old, new):
+    """Undo `follow`, after `now` has the values `old` again."""
+    add_changes(form, rows[0], sites, new, old)
+    reweigh(form, rule, now, rows, top, sites)
+
+
+def has_lost_range(form, total):
+    """Whether a sum of weights is so large or small that `top` should follow it."""
+    return not LEAST_SUM < total < MOST_SUM
+
+
+def weigh_site(form, rule, now, fields, weights, i, top):
+    """Compute the weights of a site's moves, whose neighbours are listed; returns half a gain.
+
+    That is the largest of them, or 0 where weights never need a `top`.
+    """
+    raise NotImplementedError
 
 
 @lean
@@ -177,29 +173,6 @@ def reweigh(form, rule, now, rows, top, sites):
             if b != previous:
                 sums[b] = sum_of(weights[b * width : (b + 1) * width])
                 previous = b
-
-
-def listed_follow(form, rule, now, rows, spare, top, sites, old, new):
-    add_changes(form, rows[0], sites, old, new)
-    reweigh(form, rule, now, rows, top, sites)
-    return sum_of(rows[2]), top
-
-
-def listed_rows_of_proposal(form, rows, spare):
-    return rows
-
-
-def listed_adopt(form, rows, spare):
-    pass
-
-
-def listed_go_back(form, rule, now, rows, top, sites, old, new):
-    add_changes(form, rows[0], sites, new, old)
-    reweigh(form, rule, now, rows, top, sites)
-
-
-def sum_is_extreme(form, total):
-    return not LEAST_SUM < total < MOST_SUM
 
 
 def graph_weigh_site(form, rule, now, fields, weights, i, top):
@@ -229,10 +202,6 @@ def potts_weigh_site(form, rule, now, fields, weights, i, top):
             largest = max(largest, np.float64(half))
     weights[i * q + now[i]] = 0
     return largest
-
-
-def never(form, total):
-    return False
 
 
 # Dense couplings: weights relative to the largest.
@@ -286,6 +255,19 @@ def dense_go_back(form, rule, now, rows, top, sites, old, new):
     pass
 
 
+def never(form, total):
+    return False
+
+
+def weigh_halves(form, rule, now, fields, halves):
+    """Write half the gains of all moves, -inf for those to a present value."""
+    raise NotImplementedError
+
+
+def clear_present(form, now, weights):
+    """Set the weights of moves to the present values of one-hot sites to 0."""
+
+
 def pair_halves(form, rule, now, fields, halves):
     both = np.float32(form.low + form.high)
     for i in range(np.uint64(fields.shape[0])):
@@ -302,46 +284,29 @@ def matrix_halves(form, rule, now, fields, halves):
         halves[i * q + np.uint64(now[i])] = np.float32(-np.inf)
 
 
-def clear_present(form, now, weights):
-    """Set the weights of moves to the present values of one-hot sites to 0."""
-    raise NotImplementedError
-
-
-def clear_nothing(form, now, weights):
-    pass
-
-
 def matrix_clear_present(form, now, weights):
     q = np.uint64(form.bias.shape[0])
     for i in range(np.uint64(now.shape[0])):
         weights[i * q + np.uint64(now[i])] = 0
 
 
-def no_room(form, moves):
-    return np.empty(0, np.float32)
-
-
 def room_for_halves(form, moves):
     return np.empty(moves, np.float32)
 
 
-def by_coupling(listed, dense):
-    """The choice between functions for listed neighbours and for dense couplings."""
-    return dict.fromkeys(PAIRWISE, dense) | dict.fromkeys(LISTED, listed)
+def for_dense(function):
+    """The choice of a function for dense couplings."""
+    return dict.fromkeys((PairForm, PottsMatrix), function)
 
 
-primitive(make_room, by_coupling(no_room, room_for_halves), makes_arrays=True)
-primitive(weigh_moves, by_coupling(listed_weigh, dense_weigh))
-primitive(follow, by_coupling(listed_follow, dense_follow))
-primitive(
-    rows_of_proposal,
-    by_coupling(listed_rows_of_proposal, dense_rows_of_proposal),
-    makes_arrays=True,
-)
-primitive(adopt, by_coupling(listed_adopt, dense_adopt))
-primitive(go_back, by_coupling(listed_go_back, dense_go_back))
-primitive(has_lost_range, by_coupling(sum_is_extreme, never) | {LatticeCounts: never})
+primitive(make_room, for_dense(room_for_halves), makes_arrays=True)
+primitive(weigh_moves, for_dense(dense_weigh))
+primitive(follow, for_dense(dense_follow))
+primitive(rows_of_proposal, for_dense(dense_rows_of_proposal), makes_arrays=True)
+primitive(adopt, for_dense(dense_adopt))
+primitive(go_back, for_dense(dense_go_back))
+primitive(has_lost_range, for_dense(never) | {LatticeCounts: never})
 WEIGH_SITE = {GraphForm: graph_weigh_site, LatticeCounts: lattice_weigh_site}
 primitive(weigh_site, WEIGH_SITE | {PottsLists: potts_weigh_site})
 primitive(weigh_halves, {PairForm: pair_halves, PottsMatrix: matrix_halves})
-primitive(clear_present, {PairForm: clear_nothing, PottsMatrix: matrix_clear_present})
+primitive(clear_present, {PottsMatrix: matrix_clear_present})

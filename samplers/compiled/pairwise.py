@@ -61,7 +61,6 @@ class PottsMatrix(NamedTuple):
 PairwiseForm = GraphForm | LatticeCounts | PairForm | PottsLists | PottsMatrix | PottsPairForm
 LISTED = (GraphForm, LatticeCounts, PottsLists)
 ONE_HOT = (PottsLists, PottsMatrix, PottsPairForm)
-PAIRWISE = (GraphForm, LatticeCounts, PairForm, *ONE_HOT)
 
 
 def pairwise(form: Any) -> PairwiseForm:

@@ -25,9 +25,8 @@ from latticework.samplers.compiled.row_tiles import separate_pairs
 from latticework.samplers.compiled.vectors import (
     BYTES,
     EIGHT,
-    WORDS,
-    count_unaligned,
     load_vector,
+    make_aligned,
     repeat_word,
     store_vector,
 )
@@ -60,8 +59,8 @@ def couple_rows(first, last, f, key, shortest, longest, states, sweeps):
     """
     each, size = 2 if f.paired else 1, f.masks.shape[1]
     half, here, most = 8 * (2 * f.margin + size), 8 * f.margin, f.rows * each
-    below, above = np.empty((2, 2 * (2 * f.margin + size) + WORDS), np.uint64)
-    low, high = below[count_unaligned(below) :], above[count_unaligned(above) :]
+    words_of_both = 2 * (2 * f.margin + size)
+    low, high = make_aligned(words_of_both), make_aligned(words_of_both)
     bottom, top = np.empty((2, 2 * size), np.uint64)
     seeds = np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64)
     lanes, counters = np.empty((2, PAST_CALLS * STEPS_AHEAD), np.uint64)

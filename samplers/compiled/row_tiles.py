@@ -23,11 +23,12 @@ from latticework.samplers.compiled.bits import (
     FIRST_PLANES,
     SEED_BYTES,
     STEPS_AHEAD,
+    count_rows,
     fill_seeds,
 )
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import Words
-from latticework.samplers.compiled.vectors import WORDS, count_unaligned
+from latticework.samplers.compiled.vectors import WORDS, make_aligned
 
 
 class TileMemory(NamedTuple):
@@ -36,8 +37,8 @@ class TileMemory(NamedTuple):
     x: Words  # [2 * half], the states
     lines: Words  # [2 * words], the rows of first chains, and those of second chains
     changes: Words  # [2 * words], numbers of changed bits
-    drawn: Words  # random bits of a vector, and decisions of all, where passes share them
-    decisions: Words  # [rows, words], by `bits.decide_numbers`, or empty
+    drawn: Words  # the first random bits of a vector
+    decisions: Words  # [rows, words], of `bits`, or empty if passes do not share them
     low: Words  # [planes, 2 * words], sums over steps (`compiled.bit_rows`), or empty
     high: Words
     seeds: Words
@@ -47,20 +48,15 @@ class TileMemory(NamedTuple):
 
 @kernel
 def make_tile(f, summed):
-    size = f.masks.shape[1]
-    drawn = np.empty(FIRST_PLANES * WORDS + WORDS, np.uint64)
+    size, planes = f.masks.shape[1], 2 * f.masks.shape[1] if summed else 0
     shared = f.masks.shape[0] > 1 and not f.paired
-    rows = 2 * f.planes.shape[3] + 2 if shared else 0
-    decisions = np.empty(rows * size + WORDS, np.uint64)
-    room = np.zeros(2 * (2 * f.margin + size) + WORDS, np.uint64)
-    changes = np.zeros(2 * size + WORDS, np.uint64)
-    planes = 2 * size if summed else 0
+    rows = count_rows(f.planes.shape[3]) if shared else 0
     return TileMemory(
-        room[count_unaligned(room) :],
+        make_aligned(2 * (2 * f.margin + size)),
         np.zeros(2 * size, np.uint64),
-        changes[count_unaligned(changes) :],
-        drawn[count_unaligned(drawn) :],
-        decisions[count_unaligned(decisions) :],
+        make_aligned(2 * size),
+        make_aligned(FIRST_PLANES * WORDS),
+        make_aligned(rows * size),
         np.zeros((LOW_PLANES, planes), np.uint64),
         np.zeros((HIGH_PLANES, planes), np.uint64),
         np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64),

@@ -31,10 +31,10 @@ from latticework.samplers.compiled.vectors import (
     BYTES,
     EIGHT,
     WORDS,
-    count_unaligned,
     gather_words,
     has_bits,
     load_vector,
+    make_aligned,
     repeat_word,
     store_vector,
 )
@@ -113,13 +113,11 @@ class ColumnsWork(NamedTuple):
 @kernel
 def make_columns_work(f, wanted):
     words = f.real.shape[0]
-    room, moved = np.zeros(words + 2 * WORDS, np.uint64), np.zeros(words + WORDS, np.uint64)
-    first, aligned = count_unaligned(room), count_unaligned(moved)
     summed = words if wanted else 0
     return ColumnsWork(
-        room[first : first + words + WORDS],
+        make_aligned(words + WORDS),
         np.zeros((CHAINS, (f.place.shape[0] + WORD - 1) // WORD), np.uint64),
-        moved[aligned : aligned + words],
+        make_aligned(words),
         np.zeros(COUNT_PLANES * WORDS, np.uint64),
         np.zeros((LOW_PLANES, summed), np.uint64),
         np.zeros((HIGH_PLANES, summed), np.uint64),

@@ -19,7 +19,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from numba.np import arrayobj
 from numpy.typing import NDArray
 
-from latticework.samplers.compiled.jit import lean
+from latticework.samplers.compiled.jit import kernel, lean
 
 WORDS, BYTES = 8, 64  # a whole vector has so many
 EIGHT = (0,) * WORDS  # stands for the width of a whole vector
@@ -263,10 +263,9 @@ def copy_aligned(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-@lean
-def count_unaligned(words):
-    """How many words of an array to leave out, so that the rest begins at a multiple of 64 bytes.
-
-    Kernels make their arrays eight words longer than they need, for this.
-    """
-    return np.int64(-(words.ctypes.data // 8) % WORDS)
+@kernel
+def make_aligned(words):
+    """An array of so many words, all 0, whose memory begins at a multiple of 64 bytes."""
+    room = np.zeros(words + WORDS, np.uint64)
+    first = -(room.ctypes.data // 8) % WORDS
+    return room[first : first + words]
