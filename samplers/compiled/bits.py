@@ -340,11 +340,12 @@ def count_rows(numbers):
 
 
 @lean
-def decide_numbers(planes, at, plane, numbers, drawn, rows, where, row, state):
+def decide_numbers(planes, at, numbers, drawn, rows, where, row, state):
     """Write the decisions of a vector for all values and numbers; returns the generators' state.
 
-    The first planes are those `by_number`. `drawn` is room for as many vectors. The vector is at
-    byte `where` of the first of `rows`, which are `row` bytes long.
+    The first planes, from the lowest bit up, are those of each number in turn. `drawn` is room for
+    as many vectors. The vector is at byte `where` of the first of `rows`, which are `row` bytes
+    long.
     """
     for k in range(FIRST_PLANES):
         u, state = draw_vector(state)
@@ -352,10 +353,10 @@ def decide_numbers(planes, at, plane, numbers, drawn, rows, where, row, state):
     zero = repeat_like(state[0], np.uint64(0))
     ties, end = zero, where + numbers * row
     for n in range(numbers):
-        less, equal, first = zero, ~zero, at + n * BYTES + (FIRST_PLANES - 1) * plane
+        less, equal, first = zero, ~zero, at + n * FIRST_PLANES * BYTES
         for k in range(FIRST_PLANES):
             u = load_like(zero, drawn, k * BYTES)
-            t = load_like(zero, planes, first - k * plane)
+            t = load_like(zero, planes, first + k * BYTES)
             less, equal = select_bits(t ^ u, t, less), equal & ~(t ^ u)
         store_vector(rows, where + n * row, less)
         store_vector(rows, end + n * row, equal)

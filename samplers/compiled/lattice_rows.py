@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.bit_rows import pack_flags
 from latticework.samplers.compiled.bits import (
+    FIRST_PLANES,
     STORED_PLANES,
     TERMS,
     Chances,
@@ -79,6 +80,9 @@ def pack_lattice(
             else:
                 tile = repeat_rows(bits.T[:, form.kind], rows, words)
                 planes[group, :, plane] = tile.reshape(-1, vectors, WORDS).swapaxes(0, 1)
+    if by_number:  # those of a number one after another, from the lowest bit up
+        first = planes[:, :, :FIRST_PLANES]
+        first[...] = first[:, :, ::-1].swapaxes(2, 3).reshape(first.shape)
     planes = copy_aligned(planes)
     farthest = int(abs(form.shifts).max(initial=0))
     return LatticeRows(

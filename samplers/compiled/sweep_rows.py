@@ -83,11 +83,11 @@ def update_half(f, flips, planes_at, x, target, source, words, turn, seeds, seed
 def decide_tile(f, planes_at, words, memory, seed):
     """Decide about all sites of a tile, for each number of neighbours that they may have."""
     lanes, state = f.lanes, start_pass(f.lanes, memory.seeds, seed, 0)
-    size, numbers, plane = 8 * f.masks.shape[1], f.planes.shape[3], f.planes.strides[2]
+    size, numbers = 8 * f.masks.shape[1], f.planes.shape[3]
     for at in range(0, 8 * words, 8 * len(lanes)):
         place = planes_at + at // BYTES * f.stride
         state = decide_numbers(
-            f.planes, place, plane, numbers, memory.drawn, memory.decisions, at, size, state
+            f.planes, place, numbers, memory.drawn, memory.decisions, at, size, state
         )
 
 
