@@ -31,6 +31,7 @@ from latticework.samplers.compiled.jit import lean
 from latticework.samplers.compiled.philox import HALF, fill_lanes
 from latticework.samplers.compiled.vectors import (
     BYTES,
+    WORDS,
     has_bits,
     load_like,
     load_vector,
@@ -40,6 +41,7 @@ from latticework.samplers.compiled.vectors import (
     shift_down,
     shift_up,
     store_vector,
+    to_word,
 )
 
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
@@ -367,13 +369,33 @@ def decide_numbers(planes, at, numbers, drawn, rows, where, row, state):
 
 
 @lean
-def choose_decisions(planes, at, plane, terms, valued, old, number, wanted, rows, where, row):
-    """What `decide_lanes` returns, by the decisions that `decide_numbers` wrote."""
+def decide_word(across, at, rows, state):
+    """`decide_numbers` for a single word: the numbers are words of a vector, eight at most.
+
+    Rows are then a word long, and each eight of them begin a new part.
+    """
+    less = repeat_word(np.uint64(0))
+    equal = ~less
+    for k in range(FIRST_PLANES):
+        u, state = draw_vector(state)
+        t, u = load_vector(across, at + k * BYTES), repeat_word(to_word(u))
+        less, equal = select_bits(t ^ u, t, less), equal & ~(t ^ u)
+    store_vector(rows, 0, less)
+    store_vector(rows, BYTES, equal)
+    ties = np.uint64(0) - np.uint64(has_bits(equal))
+    rows[2 * WORDS], rows[2 * WORDS + 1] = ties, to_word(seed_late(state))
+
+
+@lean
+def choose_decisions(planes, at, plane, terms, valued, old, number, wanted, rows, where, row, part):
+    """What `decide_lanes` returns, by the decisions that `decide_numbers` wrote.
+
+    The rows of lanes that are equal begin `part` bytes after those of lanes that are below.
+    """
     less = choose_rows(rows, where, row, terms, valued, old, number)
-    end = where + (2 * terms if valued else terms) * row
-    ties = where + (4 * terms if valued else 2 * terms) * row
+    ties = where + 2 * part
     if has_bits(load_like(old, rows, ties) & wanted):
-        equal = choose_rows(rows, end, row, terms, valued, old, number) & wanted
+        equal = choose_rows(rows, where + part, row, terms, valued, old, number) & wanted
         late = load_like(old, rows, ties + row)
         less = compare_late(planes, at, plane, terms, valued, old, number, less, equal, late)
     return less

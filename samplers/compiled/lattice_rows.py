@@ -50,6 +50,7 @@ class LatticeRows(NamedTuple):
     rows: int  # at most in a tile
     margin: int  # words on both sides of a half, so that missing neighbours can be read
     planes: Words  # [groups, vectors or 1, planes, values * terms, 8], by `bit_planes`
+    across: Words  # [groups or 0, first planes, 8], those of the first word, a number a word
     terms: int
     stride: int  # bytes from the planes of a vector to those of the next one, or 0
     lanes: tuple[int, ...]  # an item a word of the vectors of a tile, by `fit_lanes`
@@ -80,8 +81,12 @@ def pack_lattice(
             else:
                 tile = repeat_rows(bits.T[:, form.kind], rows, words)
                 planes[group, :, plane] = tile.reshape(-1, vectors, WORDS).swapaxes(0, 1)
+    across = np.zeros((0, FIRST_PLANES, WORDS), np.uint64)
     if by_number:  # those of a number one after another, from the lowest bit up
-        first = planes[:, :, :FIRST_PLANES]
+        first, numbers = planes[:, :, :FIRST_PLANES], values * terms
+        if numbers <= WORDS:
+            across = np.zeros((len(chances), FIRST_PLANES, WORDS), np.uint64)
+            across[..., :numbers] = first[:, 0, ::-1, :, 0]
         first[...] = first[:, :, ::-1].swapaxes(2, 3).reshape(first.shape)
     planes = copy_aligned(planes)
     farthest = int(abs(form.shifts).max(initial=0))
@@ -94,6 +99,7 @@ def pack_lattice(
         rows=rows,
         margin=-(-(farthest // 64 + 2) // WORDS) * WORDS,
         planes=planes,
+        across=copy_aligned(across),
         terms=terms,
         stride=planes.strides[1] if vectors > 1 else 0,
         lanes=EIGHT,

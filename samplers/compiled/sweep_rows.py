@@ -15,6 +15,7 @@ from latticework.samplers.compiled.bits import (
     Chances,
     choose_decisions,
     decide_numbers,
+    decide_word,
     flip_lanes,
     start_pass,
     update_lanes,
@@ -80,10 +81,20 @@ def update_half(f, flips, planes_at, x, target, source, words, turn, seeds, seed
 
 
 @lean
+def is_word(f):
+    """Whether a tile is one word, and its decisions for all numbers are a vector."""
+    return len(f.lanes) == 1 and f.across.shape[0] > 0
+
+
+@lean
 def decide_tile(f, planes_at, words, memory, seed):
     """Decide about all sites of a tile, for each number of neighbours that they may have."""
     lanes, state = f.lanes, start_pass(f.lanes, memory.seeds, seed, 0)
     size, numbers = 8 * f.masks.shape[1], f.planes.shape[3]
+    if is_word(f):
+        group = planes_at // f.planes.strides[0]
+        decide_word(f.across, group * f.across.strides[0], memory.decisions, state)
+        return
     for at in range(0, 8 * words, 8 * len(lanes)):
         place = planes_at + at // BYTES * f.stride
         state = decide_numbers(
@@ -95,12 +106,14 @@ def decide_tile(f, planes_at, words, memory, seed):
 def update_colour(f, flips, planes_at, x, here, words, turn, decisions, changes):
     """Pass `turn` over the states from byte `here` of `x` on: sites of a colour, as decided."""
     lanes, size, valued = f.lanes, 8 * f.masks.shape[1], f.planes.shape[3] > f.terms
-    plane = f.planes.strides[2]
+    plane, row, part = f.planes.strides[2], size, f.planes.shape[3] * size
+    if is_word(f):
+        row, part = 8, BYTES
     for at in range(0, 8 * words, 8 * len(lanes)):
         number, mask = count_all(f, x, here, at), load_like(lanes, f.masks, turn * size + at)
         old, place = load_like(lanes, x, here + at), planes_at + at // BYTES * f.stride
         new = choose_decisions(
-            f.planes, place, plane, f.terms, valued, old, number, mask, decisions, at, size
+            f.planes, place, plane, f.terms, valued, old, number, mask, decisions, at, row, part
         )
         if flips:
             new = flip_lanes(f.planes, place, plane, f.terms, old, number, new)

@@ -144,6 +144,16 @@ def store_vector(typing, array, at, x):
 
 
 @intrinsic
+def to_word(typing, x):
+    """The first word of a vector."""
+
+    def generate(context, builder, sig, args):
+        return builder.extract_element(*args, ir.Constant(INT32, 0)) if x.words > 1 else args[0]
+
+    return types.uint64(x), generate
+
+
+@intrinsic
 def join_shifted(typing, high, low, bits):
     """The 64 bits from number `bits` (below 64) on of each pair of words, the lower one first."""
 
