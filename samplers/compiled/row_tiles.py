@@ -23,11 +23,11 @@ from latticework.samplers.compiled.bits import (
     FIRST_PLANES,
     SEED_BYTES,
     STEPS_AHEAD,
-    count_rows,
     fill_seeds,
 )
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import Words
+from latticework.samplers.compiled.number_decisions import count_rows
 from latticework.samplers.compiled.vectors import WORDS, make_aligned
 
 
@@ -38,7 +38,7 @@ class TileMemory(NamedTuple):
     lines: Words  # [2 * words], the rows of first chains, and those of second chains
     changes: Words  # [2 * words], numbers of changed bits
     drawn: Words  # the first random bits of a vector
-    decisions: Words  # [rows, words], of `bits`, or empty if passes do not share them
+    decisions: Words  # [rows, words], by `number_decisions`; empty if passes share none
     low: Words  # [planes, 2 * words], sums over steps (`compiled.bit_rows`), or empty
     high: Words
     seeds: Words

@@ -13,9 +13,6 @@ import numpy as np
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.bits import (
     Chances,
-    choose_decisions,
-    decide_numbers,
-    decide_word,
     flip_lanes,
     start_pass,
     update_lanes,
@@ -26,6 +23,11 @@ from latticework.samplers.compiled.lattice_rows import (
     LatticeRows,
     count_all,
     pack_lattice,
+)
+from latticework.samplers.compiled.number_decisions import (
+    choose_decisions,
+    decide_numbers,
+    decide_word,
 )
 from latticework.samplers.compiled.row_tiles import (
     find_line,
