@@ -263,7 +263,7 @@ def decide_lanes(planes, at, plane, terms, valued, old, number, wanted, state):
 
 @lean
 def seed_late(state):
-    """Where the random numbers of the last planes start, from the generators' state."""
+    """The start of the random numbers of the last planes, from the generators' state."""
     return state[1] + rotate_words(state[2], 32)
 
 

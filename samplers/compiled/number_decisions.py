@@ -86,7 +86,7 @@ def decide_word(across, at, rows, state):
 
 @lean
 def choose_decisions(planes, at, plane, terms, valued, old, number, wanted, rows, where, row, part):
-    """What `decide_lanes` returns, by the decisions that `decide_numbers` wrote.
+    """The lanes that `decide_lanes` finds, by the decisions that `decide_numbers` wrote.
 
     The rows of lanes that are equal begin `part` bytes after those of lanes that are below.
     """
