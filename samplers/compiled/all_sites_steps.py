@@ -191,7 +191,7 @@ def ratio_beyond(form, rule, k, at, to, changes):
     return total
 
 
-# What binary sites do. Functions for one-hot sites are below.
+# Rules of binary sites. Those of one-hot sites are below.
 
 
 def room_of(form, sites):

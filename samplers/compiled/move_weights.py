@@ -92,8 +92,8 @@ def spare_rows(state, room):
     return np.empty_like(fields), np.zeros_like(weights), np.empty_like(sums), room
 
 
-# What forms with listed neighbours do. Their weights are in double precision, and need a `top` but
-# rarely. Functions for dense couplings are further below.
+# Rules of forms with listed neighbours, whose weights are in double precision and seldom need a
+# `top`. Those of dense couplings are further below.
 
 
 def make_room(form, moves):

@@ -19,7 +19,7 @@ from latticework.samplers.compiled.philox import unit
 
 MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
 WIDE = 1024  # bytes of a row
-FEW = 8  # chains whose bytes are handled as one word
+WORD_CHAINS = 8  # chains whose bytes fill a word
 LINE = 16  # sites whose values are read and written together: float32 of a cache line
 
 
@@ -66,6 +66,7 @@ def count_flips(form, width, changed, room):
 
 @kernel
 def load_bytes(values, start, chains, stride):
+    """The values of chains as bytes; a site has `stride` of them."""
     now = np.zeros(values.shape[1] * stride, np.uint8)
     for begin in range(0, values.shape[1], LINE):
         end = np.uint64(min(begin + LINE, values.shape[1]))
@@ -76,28 +77,22 @@ def load_bytes(values, start, chains, stride):
 
 
 def lattice_widest(form, chains):
-    return WIDE if chains >= MIN_VECTOR_CHAINS else FEW
+    return WIDE if chains >= MIN_VECTOR_CHAINS else WORD_CHAINS
 
 
 def lattice_load_tile(form, values, start, chains):
     room = np.empty(chains, np.uint8), np.zeros(1, np.uint64)
-    return load_bytes(values, start, chains, max(chains, FEW)), room
-
-
-@inlined
-def lattice_stride(width):
-    """The bytes of a site: those of few chains are a word."""
-    return max(width, np.uint64(FEW))
+    return load_bytes(values, start, chains, max(chains, WORD_CHAINS)), room
 
 
 def lattice_entry(form, now, width, i, v, c):
-    return np.float32(now[i * lattice_stride(width) + c])
+    return np.float32(now[i * max(width, np.uint64(WORD_CHAINS)) + c])
 
 
 def lattice_visit(form, now, width, i, words, at, changed, room):
     near, count, table = form.neighbours, form.degree[i], form.threshold
     kind, (ones, flips) = np.uint64(form.kind[i]), room
-    if width <= FEW:
+    if width <= WORD_CHAINS:
         draw_few(now.view(np.uint64), width, near[i], count, i, table[kind], words, at, flips)
     elif count == 4:
         draw_by_four(now, width, near[i], i * width, table[kind], words, at, changed)
@@ -137,7 +132,7 @@ def draw_few(rows, width, near, count, i, table, words, at, flips):
 
 def lattice_count_flips(form, width, changed, room):
     _, flips = room
-    if width <= FEW:
+    if width <= WORD_CHAINS:
         for c in range(width):
             changed[c] += np.uint32(flips[0] >> np.uint64(8) * c & np.uint64(255))
         flips[0] = 0
