@@ -99,7 +99,7 @@ def _couple_lattice(
         raise ValueError(
             f"max_sweeps must be {perfect_rows.MAX_SWEEPS} at most on a Lattice, got {max_sweeps}"
         )
-    rows = sweep_lattice.lattice_rows((form,), False, perfect_rows.PAST_WORDS)
+    rows = sweep_lattice.pack_sweeps((form,), False, perfect_rows.PAST_WORDS)
     x, sweeps = np.empty((draws, len(form.kind)), np.float32), np.empty(draws, np.int64)
     chains = rows.rows * (2 if rows.paired else 1)
     arguments = rows, key, first_sweeps, max_sweeps, x, sweeps

@@ -31,7 +31,7 @@ from latticework.samplers.compiled.lattice_rows import TILE_WORDS, fit_lanes
 from latticework.samplers.compiled.perfect_rows import PAST_WORDS
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_lattice import lattice_rows
+from latticework.samplers.compiled.sweep_lattice import pack_sweeps
 from latticework.samplers.sums import SumRequest, empty_sums
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 from latticework.sampling.perfect import couple_from_the_past
@@ -78,7 +78,7 @@ def test_polynomials_have_as_many_terms_as_they_need():
 
 
 class Sweep(Loop):
-    """Sweeps of one chain after the other, with the numbers of `compiled.sweep_rows`."""
+    """Sweeps of one chain after the other, with the numbers of `compiled.sweep_lattice`."""
 
     def probability(self, x: NDArray) -> NDArray:
         """That a site becomes 1 (Gibbs), or that it flips."""
@@ -171,10 +171,10 @@ def test_a_chain_has_its_numbers_whatever_others_there_are(sampler, side):
 
 
 def test_a_vector_holds_the_words_of_a_small_tile():
-    rows = lattice_rows((lw.Lattice((5, 5), 0.2).form(),), metropolis=False)
+    rows = pack_sweeps((lw.Lattice((5, 5), 0.2).form(),), metropolis=False)
     widths = {chains: len(fit_lanes(rows, chains).lanes) for chains in (1, 2, 3, 4, 5, 8, 9, 1000)}
     assert widths == {1: 1, 2: 4, 3: 4, 4: 4, 5: 8, 8: 8, 9: 8, 1000: 8}
-    paired = lattice_rows((lw.Lattice((10, 10), 0.2).form(),), metropolis=False)
+    paired = pack_sweeps((lw.Lattice((10, 10), 0.2).form(),), metropolis=False)
     assert [len(fit_lanes(paired, chains).lanes) for chains in (2, 4, 5)] == [4, 4, 8]
 
 

@@ -20,6 +20,8 @@ from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import LatticeRows, Words, count_all
 from latticework.samplers.compiled.philox import HALF, LOW
 from latticework.samplers.compiled.row_tiles import (
+    add_changes,
+    find_tile,
     load_tile,
     make_tile,
     record_step,
@@ -183,14 +185,12 @@ def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums):
     of_chains = np.zeros((4, lattice.rows))
     here = 8 * lattice.margin
     there = here + 8 * (2 * lattice.margin + size)
-    tiles = (group + lattice.rows - 1) // lattice.rows  # in a group
     for tile in range(first, last):
-        chains = min(lattice.rows, group - tile % tiles * lattice.rows)
-        start, words = tile // tiles * group + tile % tiles * lattice.rows, chains * lattice.row
+        group_index, start, chains, words = find_tile(lattice, tile, group)
         load_tile(memory, lattice, rows[start : start + chains], x)
         for t in range(steps):
             seed = seed_step(memory, keys, t, tile)
-            row = tile // tiles * f.period + (phase + t) % f.period
+            row = group_index * f.period + (phase + t) % f.period
             propose_rows(
                 lattice, row * lattice.planes.strides[0], memory.x, here, there, words,
                 memory.seeds, seed, memory.changes, not adjusted,
@@ -204,9 +204,9 @@ def flip_rows(first, last, adjusted, f, phase, group, rows, x, keys, sums):
             record_step(memory, lattice, words, sums, start, chains, t, steps)
         store_tile(memory, lattice, rows[start : start + chains], x)
         if not adjusted:
-            for c in range(chains):
-                sums.accept[start + c] += steps
-                sums.changed[start + c] += sum_row(memory.changes, c, lattice.row)
+            for c in range(start, start + chains):
+                sums.accept[c] += steps
+            add_changes(sums.changed, memory, lattice, start, chains)
 
 
 @kernel

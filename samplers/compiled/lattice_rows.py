@@ -4,7 +4,7 @@ The neighbours of a site are at fixed distances in its row, so 512 sites are han
 instructions (`compiled.bits`). A tile has a few rows, one after another, so that it stays in the
 cache. Tiles are what threads share.
 
-Sweeps of a lattice with two colours keep the states of chains in pairs (`compiled.sweep_rows`).
+Sweeps of a lattice with two colours keep the states of chains in pairs (`compiled.sweep_pairs`).
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Coupling from the past on lattices, by the sweeps of `compiled.sweep_rows`.
+"""Coupling from the past on lattices, by the sweeps of `compiled.sweep_lattice`.
 
 As in `compiled.coupling`, two states that begin at all 0 and at all 1 at time -T are swept by the
 same random numbers, which at time -t are the same for every T. Here the probabilities are numbers
@@ -21,7 +21,7 @@ from latticework.samplers.compiled.bits import (
 )
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import count_all
-from latticework.samplers.compiled.row_tiles import separate_pairs
+from latticework.samplers.compiled.row_tiles import find_line, find_tile, separate_pairs
 from latticework.samplers.compiled.vectors import (
     BYTES,
     EIGHT,
@@ -57,17 +57,14 @@ def couple_rows(first, last, f, key, shortest, longest, states, sweeps):
     The first attempt has `shortest` sweeps, each further one twice as many, up to `longest`. A draw
     that has not met in `longest` sweeps has -1 sweeps.
     """
-    each, size = 2 if f.paired else 1, f.masks.shape[1]
-    half, here, most = 8 * (2 * f.margin + size), 8 * f.margin, f.rows * each
-    words_of_both = 2 * (2 * f.margin + size)
-    low, high = make_aligned(words_of_both), make_aligned(words_of_both)
+    size, here = f.masks.shape[1], 8 * f.margin
+    half = 2 * f.margin + size
+    low, high = make_aligned(2 * half), make_aligned(2 * half)
     bottom, top = np.empty((2, 2 * size), np.uint64)
     seeds = np.empty(SEED_BYTES // 8 * STEPS_AHEAD, np.uint64)
     lanes, counters = np.empty((2, PAST_CALLS * STEPS_AHEAD), np.uint64)
     for tile in range(first, last):
-        start = tile * most
-        chains = min(most, states.shape[0] - start)
-        words = (chains + each - 1) // each * f.row
+        _, start, chains, words = find_tile(f, tile, states.shape[0])
         sweeps[start : start + chains] = -1
         attempt, waiting = shortest, True
         while attempt <= longest and waiting:
@@ -79,14 +76,14 @@ def couple_rows(first, last, f, key, shortest, longest, states, sweeps):
                     for turn in range(f.masks.shape[0]):
                         target, source = here, here
                         if f.paired:
-                            target, source = here + turn * half, here + (1 - turn) * half
+                            target, source = here + 8 * turn * half, here + 8 * (1 - turn) * half
                         seed = k * SEED_BYTES
                         update_both_rows(f, low, high, target, source, words, turn, seeds, seed)
             separate_pairs(bottom, low, f.margin, f)
             separate_pairs(top, high, f.margin, f)
             waiting = False
             for c in range(chains):
-                met, line = True, c % each * size + c // each * f.row
+                met, line = True, find_line(f, c)
                 for k in range(line, line + f.row):
                     met &= bottom[k] == top[k]
                 if met and sweeps[start + c] < 0:
@@ -94,7 +91,7 @@ def couple_rows(first, last, f, key, shortest, longest, states, sweeps):
                 waiting |= not met
             attempt *= 2
         for c in range(chains):
-            unpack_row(states, start + c, bottom, c % each * size + c // each * f.row)
+            unpack_row(states, start + c, bottom, find_line(f, c))
 
 
 @lean

@@ -1,7 +1,7 @@
 """Tiles of lattices in bits: their memory, and how states and sums enter and leave it.
 
-A tile has two halves. In pairs of chains, each half has some sites of both (`compiled.sweep_rows`).
-Otherwise the first half has the states, and the second one is free.
+A tile has two halves. In pairs of chains, each half has some sites of both
+(`compiled.sweep_pairs`). Otherwise the first half has the states, and the second one is free.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,13 @@ from latticework.samplers.compiled.bits import (
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import Words
 from latticework.samplers.compiled.number_decisions import count_rows
-from latticework.samplers.compiled.vectors import WORDS, make_aligned
+from latticework.samplers.compiled.vectors import (
+    WORDS,
+    count_bits,
+    load_like,
+    make_aligned,
+    store_vector,
+)
 
 
 class TileMemory(NamedTuple):
@@ -63,6 +69,21 @@ def make_tile(f, summed):
         np.empty(STEPS_AHEAD, np.uint64),
         np.empty(STEPS_AHEAD, np.uint64),
     )
+
+
+@lean
+def find_tile(f, tile, group):
+    """The tile's group of chains, its first chain, and its numbers of chains and of words.
+
+    Tiles have the chains of one group of `group` chains in turn.
+    """
+    each = 2 if f.paired else 1
+    most = f.rows * each
+    tiles = (group + most - 1) // most  # in a group
+    before = tile % tiles * most
+    chains = min(most, group - before)
+    words = (chains + each - 1) // each * f.row
+    return tile // tiles, tile // tiles * group + before, chains, words
 
 
 @lean
@@ -130,6 +151,21 @@ def store_tile(memory, f, rows, x):
     separate_pairs(memory.lines, memory.x, f.margin, f)
     for c in range(rows.shape[0]):
         unpack_row(x, rows[c], memory.lines, find_line(f, c))
+
+
+@lean
+def count_changes(changes, at, differ):
+    """Add the number of bits of each word to the numbers from byte `at` on."""
+    store_vector(changes, at, load_like(differ, changes, at) + count_bits(differ))
+
+
+@lean
+def add_changes(changed, memory, f, start, chains):
+    """Add the numbers of changed bits of a tile to those of its chains."""
+    for c in range(chains):
+        line = find_line(f, c)
+        for k in range(f.row):
+            changed[start + c] += np.int64(memory.changes[line + k])
 
 
 @lean
