@@ -118,7 +118,7 @@ def _split_cells(line: str) -> list[str]:
 def _format_numbers(numbers: Sequence[KeyNumber], *, has_spreads: bool) -> str:
     """Return one run's number, with its error unless the table has spreads over several runs.
 
-    Of several runs, return the mean and the standard deviation, or their texts.
+    For several runs, return the mean and the standard deviation, or their texts.
     """
     if not numbers:
         return ""

@@ -31,7 +31,7 @@ NUMBERS_AT_ONCE = 2**22  # numbers whose diagnostics are computed together, whic
 def largest_r_hat(chains: int) -> float:
     """The largest R-hat of chains that agree: 1 + 1.25 chains / 400, and at most 2.
 
-    Of chains that have one law, R-hat is about 1 + chains / ESS. So four chains show 1.01 at an ESS
+    If chains have one law, R-hat is about 1 + chains / ESS. So four chains show 1.01 at an ESS
     of 400, and a limit of 1.01 would ask 256 chains for an ESS of 25,600. docs/calibration.md has
     the rates by which the factor was chosen.
     """

@@ -34,8 +34,8 @@ class Exact(NamedTuple):
 def exact(model: EnergyModel) -> Exact:
     """The log normaliser and the mean of x: by the model's own method, else by enumeration.
 
-    Without such a method, raises ValueError for an infinite domain or more than 2^26 states. Of an
-    RBM, at most 24 hidden units are enumerated where these are fewer than the visible ones.
+    Without such a method, raises ValueError for an infinite domain or more than 2^26 states. If an
+    RBM has fewer hidden units than visible ones, the hidden ones are enumerated, at most 24.
     """
     if (closed_form := model.log_z_and_mean()) is not None:
         return Exact(*closed_form)

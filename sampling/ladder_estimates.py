@@ -76,7 +76,7 @@ class Ladders:
     steps: int  # in which these were counted
     # Scale of the kernel at each level, [levels]; [0] if all levels have the kernel's own.
     scales: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    # Of the independent sites at b = 0, [sites]; [0] if they are uniform.
+    # Log-odds of the independent sites at b = 0, [sites]; [0] if they are uniform.
     log_odds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     # Whether the number of states is known, which is the normaliser at b = 0.
     known_base: bool = True

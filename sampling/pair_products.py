@@ -30,7 +30,7 @@ def select_pairs(sites: int) -> NDArray[np.int64]:
 def multiply_pairs(draws: NDArray, pairs: NDArray[np.int64]) -> NDArray:
     """x_i x_j of each of `pairs` `[n, 2]` in `draws` `[chains, draws, *shape]`: `[..., n]`.
 
-    Of one-hot sites it is 1 where both have one value.
+    For one-hot sites it is 1 where both have one value.
     """
     product = draws[:, :, pairs[:, 0]] * draws[:, :, pairs[:, 1]]
     return product if product.ndim == 3 else product.sum(-1)

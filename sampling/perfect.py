@@ -43,8 +43,8 @@ def perfect(
     """Independent draws `[draws, sites]` from exactly the law of `model`, without a burn-in.
 
     Serves lattices and graphs of spins without negative couplings, with any fields, and RBMs
-    without negative weights. The same arguments give the same draws, and fewer draws are the first
-    of more. How long a draw takes is random: at low temperature without a field, too long. To leave
+    without negative weights. Equal arguments give equal draws, and fewer draws are the first of
+    more. How long a draw takes is random: at low temperature without a field, too long. To leave
     such draws out would bias the others, so none is returned if one fails.
 
     Args:

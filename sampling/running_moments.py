@@ -18,7 +18,7 @@ BATCHES = 16  # batches of a chain, at least, once a run has that many draws
 class RunningMoments:
     """Batch sums of the entries of x, of products along edges, and sums of squares.
 
-    Of binary and spin states, the product of an edge is x_i x_j; of one-hot states it is 1 where
+    For binary and spin states, the product of an edge is x_i x_j; of one-hot states it is 1 where
     both sites have one category.
     """
 

@@ -74,9 +74,9 @@ def verdict(
     times the draws is refused, because it does not show what draws that alternate hide. Every chain
     must have moved, and many chains must not drift: no mean may differ between the first and the
     second half of the draws. Quantities that are the same in all draws are left out, and so are
-    those with a value that is too rare to be judged, which the text names (`find_rare`). Of many
-    entries, those with the largest R-hat without ranks are judged. docs/calibration.md says how
-    often this is wrong. No rule sees a mode that no chain visits.
+    those with a value that is too rare to be judged, which the text names (`find_rare`). Among
+    many entries, those with the largest R-hat without ranks are judged. docs/calibration.md says
+    how often this is wrong. No rule sees a mode that no chain visits.
 
     `of`, numbers `[chains, draws, n]` and their n names, takes the place of the entries and pairs.
     Entries are named by `site_names` and the `labels` of each site's values (`entry_name`).

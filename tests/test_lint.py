@@ -199,6 +199,12 @@ RULES = {
         "say what it is about in the docstring's first words",
         {"a.py": 'def f():\n    """Of each chain."""', "b.py": '"""The same\n\n    for B."""'},
     ),
+    "sentences name their subject": Rule(
+        (*SOURCE, "*.md", "docs/*.md", "docs/gallery/*.py"),
+        matches(r"(?m)(?:[.:;?!]\s+|\n\n\s*|^\s*(?:[-*#]|\d+\.) +)(?:Of|The same) [a-z]"),
+        "begin with the subject: for one-hot states, the product is 1",
+        {"a.md": f"It is so. {'Of'} two, one is kept.", "b.py": '"""A.\n\n    The same holds."""'},
+    ),
     "docstrings begin with what is returned or done": Rule(
         MENDED,
         docstrings_that_begin("Those|What|Where"),

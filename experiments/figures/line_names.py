@@ -140,7 +140,7 @@ def _name_line(ax: Axes, line: Line2D) -> Annotation:
 def _height_off_lines(name: Annotation, line: Line2D, ax: Axes) -> float:
     """How far to move the name of `line` up or down, in dots, to cover the least of other lines.
 
-    A name beside the panel stays. Of heights that cover as little, the nearest is taken.
+    A name beside the panel stays. Among heights that cover as little, the nearest is taken.
     """
     name.set_position((6, 0))
     box = name.get_window_extent()

@@ -75,8 +75,8 @@ def ladders(records: list[Record]) -> plot.Plot:
     """The local barrier along b, and the level of each replica of one ladder, a row a setting.
 
     The local barrier is the rejected share of swaps over the step of b (Syed et al. 2022, Section
-    4); its integral is the barrier. Of several seeds the first is drawn. Raises LookupError if no
-    record has ladders.
+    4); its integral is the barrier. If there are several seeds, the first is drawn.
+    Raises LookupError if no record has ladders.
     """
     holding = grouping.require_records_with(records, "ladders", task="log_z")
     _, settings = grouping.settings_table(holding)

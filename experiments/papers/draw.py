@@ -207,7 +207,7 @@ def draw_all(
     tex}`, or to their subfolder `within`, for runs with other settings than the experiment's; their
     axes have no limits of the paper. `words` are the overrides of a command with its own settings.
     An entry that cannot be made is skipped, with a warning if the records do not suffice for it.
-    Of several runs with other settings, the table SWEEP_TABLE has a row for each setting.
+    If several runs have other settings, the table SWEEP_TABLE has a row for each setting.
     """
     written = Written([], [])
     items = make_all(config, records, words, paper_limits=not within)

@@ -66,7 +66,7 @@ def groups(records: Iterable[Record], axes: Sequence[str] = ()) -> list[Group]:
     """Group records that differ only in seed and `axes`. Samplers are in their usual order.
 
     `axes` are dotted keys of the configuration, such as `model.coupling`; `task` includes every key
-    below it. Of several records with the same identity and data, only the first is used. If data or
+    below it. If several records have the same identity and data, only the first is used. If data or
     a stored model were replaced between runs, the runs before and after are separate groups.
     """
     parts = _parts(drop_repeated_runs(records), axes)

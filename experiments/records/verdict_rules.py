@@ -10,10 +10,11 @@ All of this was written before the judging half was run, and is not changed by i
 - Unseen mode: a wrong run on a target of `TWO_SIDED`, all draws of which are on one side.
 - Choosing: the targets `CHOOSING` with even seeds. Judging: `JUDGING` with odd seeds. No other
   record counts.
-- The rule is chosen on the choosing half, among `RULES`. Of those that refuse less than a tenth of
-  the right runs with an ESS of 400, it has the fewest wrong ones among the converged, less unseen
-  modes; of equals, the one with the smallest limit of R-hat for few chains. Seeds 0 and 2 of the
-  choosing half chose; seed 1 of the judging half had been seen before, so later odd seeds judge.
+- The rule is chosen on the choosing half, among `RULES`. Among those that refuse less than a tenth
+  of the right runs with an ESS of 400, it has the fewest wrong ones among the converged, less
+  unseen modes; of equals, the one with the smallest limit of R-hat for few chains. Seeds 0 and 2 of
+  the choosing half chose; seed 1 of the judging half had been seen before, so later odd seeds
+  judge.
 """
 
 from collections.abc import Mapping

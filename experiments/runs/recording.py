@@ -116,7 +116,7 @@ def _is_same_run(record: dict[str, Any], cfg: DictConfig, config: dict[str, Any]
     """Return whether the record (run.json) is of the run `cfg`, which `config` resolves.
 
     A record shows texts of environment variables as they are written, and then holds the digest of
-    the settings with their values. Of a run on substitute data, what was written is compared: it
+    the settings with their values. For a run on substitute data, what was written is compared: it
     matters in which folders data are looked for.
     """
     if identity.has_same_identity(record, config):

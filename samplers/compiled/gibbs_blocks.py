@@ -159,7 +159,7 @@ def make_room(form, fields, ball, sites):
 def read_block(form, block, room):
     """Read what all chains share of the sites in `block`.
 
-    Of listed neighbours, and of dense pairs, it is what two flips gain together beyond their own
+    For listed neighbours and dense pairs, it is what two flips gain together beyond their own
     gains, over both steps.
     """
     coupling = room.coupling

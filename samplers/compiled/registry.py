@@ -67,7 +67,7 @@ TWINS: dict[tuple[type, type], list[str]] = {}
 for _kinds, _forms, _twin in ROWS:
     for _cell in product(_kinds, _forms):
         TWINS.setdefault(_cell, []).append(_twin)
-# The same where a step changes several sites, for the samplers that have such steps by choice.
+# Those where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], list[str]] = {
     **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in (*BINARY, *POTTS, PottsGraphForm)},
     (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
