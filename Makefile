@@ -87,6 +87,7 @@ report: $(READY) ## write outputs/report/index.html, our results compared with t
 
 bench: $(READY_BENCH) ## time the samplers against their peers and a measured limit (hours, on an idle machine)
 	@$(BIN)/python -m workshop.bench --tables docs/results --threads 1 --ess 2
+	@$(BIN)/python -m workshop.first_draws --out docs/results/bench_first_draws.csv
 
 references: $(READY_DEV) ## compute all reference targets anew: cards, draws and their page (some minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m workshop.references

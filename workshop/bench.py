@@ -21,7 +21,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import nan
 from pathlib import Path
@@ -231,9 +231,9 @@ def table(rows: list[Row]) -> str:
     return f"{title}\n{speeds.to_string(float_format=three_digits, na_rep='')}"
 
 
-def write(path: Path, rows: list[Row]) -> None:
-    """Write a CSV. Its first line is a comment with the command and the machine."""
-    command = shlex.join(["python", "-m", "workshop.bench", *sys.argv[1:]])
+def write(path: Path, rows: Sequence[Any], module: str = "workshop.bench") -> None:
+    """Write a CSV of dataclasses. A comment in its first line has the command and the machine."""
+    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
     used = [f"{name} {number}" for name, number in versions(LIBRARIES).items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:

@@ -114,7 +114,7 @@ def _bench(file: Path) -> tuple[str, str, str]:
     head = file.read_text().splitlines()[0].removeprefix("# ")
     command, _, machine = head.partition("; ")
     frame = pd.read_csv(file, comment="#")
-    if "contender" in frame:
+    if "steps_per_second" in frame:
         frame = _contenders(frame)
     frame = frame.drop(columns=list(BENCH_COLUMNS), errors="ignore")
     return file.name, f"{command}  # {machine}", frame.to_markdown(index=False)
