@@ -20,7 +20,7 @@ from latticework.models.matmul import onednn, use_onednn
 
 # The largest share of rows that deviate; one costs a CPU 2 to 5 times as much as a matrix entry.
 MAX_DEVIATION_SHARE = 0.25
-LEAST = 32  # such columns; adding up deviations costs a pass over the sums (14 gain nothing)
+MIN_CONSTANT_COLUMNS = 32  # adding up deviations costs a pass over the sums (14 gain nothing)
 
 
 class Bags(NamedTuple):
@@ -111,7 +111,7 @@ def few_deviations(inputs: Tensor) -> Tensor | None:
     usual = inputs.median(0).values  # a value that more than half of the rows have
     few = (inputs != usual).to(inputs.dtype).mean(0) < MAX_DEVIATION_SHARE
     few[-1] = False
-    return few if few.sum() >= LEAST else None
+    return few if few.sum() >= MIN_CONSTANT_COLUMNS else None
 
 
 def indices(mask: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-LEAST = 1_000_000  # multiplications; below, oneDNN's start costs more than it gains
+MIN_MULTIPLICATIONS = 1_000_000  # below, oneDNN's start costs more than it gains
 MAX_SINGLE_TERMS = 4096  # terms of a sum, at most, that a library adds in single precision
 
 
@@ -44,7 +44,7 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def use_onednn(x: Tensor, weight: Tensor, *bias: Tensor) -> bool:
     """Whether oneDNN is the faster library for X W + b, and can take these tensors."""
-    if x.numel() * weight.shape[-1] < LEAST or type(x) is not Tensor:
+    if x.numel() * weight.shape[-1] < MIN_MULTIPLICATIONS or type(x) is not Tensor:
         return False  # Inductor, where `x` is traced, compiles this product for constants only
     tensors = x, weight, *bias
     derived = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latticework.models.matmul import LEAST, mkl_is_slow, onednn
+from latticework.models.matmul import MIN_MULTIPLICATIONS, mkl_is_slow, onednn
 from latticework.samplers.compiled.folders import cache_root, fault_of
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def _product(
         if bias is None:
             return product
         return product + (bias if beta == 1 else beta * bias)
-    is_large = multiplications >= LEAST and x.dtype == torch.float32
+    is_large = multiplications >= MIN_MULTIPLICATIONS and x.dtype == torch.float32
     is_affine = x.dim() == 2 and (bias is None or bias.dim() == 1) and alpha == beta == 1
     if is_large and is_affine and mkl_is_slow():
         return torch.ops.latticework.product(x, weight, bias)

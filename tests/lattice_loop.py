@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import latticework as lw
 from latticework.models.lattice import neighbour_table
 from latticework.samplers.compiled.bits import PAST_SEEDS, SEEDS
-from latticework.samplers.compiled.philox import fill
+from latticework.samplers.compiled.philox import fill_step
 
 GOLDEN, LANES = np.uint64(0x9E3779B97F4A7C15), 512
 LANE_STEP = np.uint64(0xDA942042E4DD58B5)
@@ -35,7 +35,7 @@ def bits_of(words: NDArray) -> NDArray:
 def start_pass(key: int, block: int, turn: int, time: int = 0) -> list[NDArray]:
     """The state of eight generators; at -time for perfect draws."""
     words = np.empty(64 * (time + 1) if time else 4, np.uint32)
-    fill(words, key, block, PAST_SEEDS if time else SEEDS)
+    fill_step(words, key, block, PAST_SEEDS if time else SEEDS)
     if time:
         seed = words.reshape(4, -1)[:, 16 * time :].T.copy().view(np.uint64).reshape(4, 8)
     else:

@@ -12,10 +12,10 @@ from torch import Generator
 
 import latticework as lw
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
-from latticework.samplers.compiled.draws import draw, draw_site
-from latticework.samplers.compiled.jit import SHORT
+from latticework.samplers.compiled.draws import draw_by_blocks, draw_index
+from latticework.samplers.compiled.jit import MIN_THREAD_CHAINS
 from latticework.samplers.compiled.lattice_rows import TILE_WORDS
-from latticework.samplers.compiled.rbm import CHUNK, FRESH
+from latticework.samplers.compiled.rbm import CHUNK_UNITS, RENEWAL_STEPS
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import SumRequest
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear
@@ -23,7 +23,7 @@ from latticework.sampling.annealing import anneal, estimate_log_normaliser, line
 
 def compiled() -> list:
     """Parameters (twin, model, chains, steps): all small models, and larger ones."""
-    small, found, first = 2 * SHORT + 3, [], set(FEW)
+    small, found, first = 2 * MIN_THREAD_CHAINS + 3, [], set(FEW)
     cases = [(sampler, model, small, 9, name) for sampler, model, name in PAIRS]
     cases += [
         (lw.RatesFPCD(0.05, 0.9, steps=3), rated(13, 7), small, 9, "machine"),
@@ -35,8 +35,8 @@ def compiled() -> list:
         cases.append((sampler, lattice, 2 * TILE_WORDS + 5, 300, "tiles"))
     for sampler in (lw.DULA(0.4), lw.DMALA(0.4), lw.GWG(3)):
         # More steps than products are used for, more chains than a chunk holds.
-        cases.append((sampler, rbm, 5, FRESH + 5, "rows"))
-        cases.append((sampler, rbm, CHUNK // 71 + 5, 3, "chunks"))
+        cases.append((sampler, rbm, 5, RENEWAL_STEPS + 5, "rows"))
+        cases.append((sampler, rbm, CHUNK_UNITS // 71 + 5, 3, "chunks"))
     graph = lw.regular_graph(30, 6, 0.2)
     sweeps = lw.GibbsSweep(), lw.MetropolisSweep()
     cases += [(s, graph, chains, 300, f"graph of {chains}") for s in sweeps for chains in (1, 37)]
@@ -201,7 +201,7 @@ def test_a_cycle_goes_on_where_it_was():
 )
 def test_draws_from_values_that_are_not_finite(log_probs, drawn, unknown):
     weights = np.empty(len(log_probs), np.float32)
-    results = [draw(np.array(log_probs), weights, (u + 0.5) / 100) for u in range(100)]
+    results = [draw_index(np.array(log_probs), weights, (u + 0.5) / 100) for u in range(100)]
     assert {index for index, _ in results} == drawn
     assert {u for _, u in results} == {unknown}
 
@@ -209,6 +209,6 @@ def test_draws_from_values_that_are_not_finite(log_probs, drawn, unknown):
 def test_no_site_of_weight_zero_is_drawn_where_a_sum_is_rounded_up():
     weights = np.array([0.0, 2.0, 1.0, 0.0, 4.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     sums = weights.reshape(4, 3).sum(1)
-    drawn = [draw_site(weights, sums, 8.0, (u + 0.5) / 800) for u in range(800)]
+    drawn = [draw_by_blocks(weights, sums, 8.0, (u + 0.5) / 800) for u in range(800)]
     np.testing.assert_array_equal(np.bincount(drawn, minlength=12), weights * 100)
-    assert draw_site(weights, sums, 8.0001, 1.0) == 6
+    assert draw_by_blocks(weights, sums, 8.0001, 1.0) == 6

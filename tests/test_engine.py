@@ -12,8 +12,8 @@ import latticework as lw
 from latticework.experiments.records.identity import digest
 from latticework.experiments.runs.run import Run
 from latticework.samplers.compiled import jit
-from latticework.samplers.compiled.philox import fill, fill_steps, fill_units, step_keys
-from latticework.samplers.compiled.run_words import BLOCK, fill_words
+from latticework.samplers.compiled.philox import fill_step, fill_steps, fill_units, step_keys
+from latticework.samplers.compiled.run_words import BLOCK_STEPS, fill_words
 from latticework.sampling.chain import deep_copy
 from latticework.sampling.engine import NotCompiledError, select_kernel
 
@@ -98,7 +98,7 @@ def test_philox_is_the_published_generator():
     keys = step_keys(3, Generator().manual_seed(4))
     key = int(np.uint64(keys[1]))
     words = np.empty(24, np.uint32)
-    fill(words, keys[1], 9, 2)
+    fill_step(words, keys[1], 9, 2)
     expected = np.array([reference_philox((i, 9, 2, 0), key) for i in range(6)])
     np.testing.assert_array_equal(words, expected.T.ravel())
     ahead = np.empty((4, 3), np.uint32)
@@ -111,9 +111,9 @@ def test_philox_is_the_published_generator():
     assert (units[4:8].reshape(2, 2)[:, 1] * 2**53).tolist() == pair
     far = 2**35 + 5  # steps, whose number of a call has an upper half
     for chains in (3, 9):  # fewer, and more, than are drawn together
-        rows, room = np.empty((BLOCK, chains), np.uint32), np.empty(BLOCK, np.uint32)
+        rows, room = np.empty((BLOCK_STEPS, chains), np.uint32), np.empty(BLOCK_STEPS, np.uint32)
         fill_words(rows, room, keys[1], far, far + 100, 7, 2)
-        words = reference_philox(((far // BLOCK * 8 + 13 % 8) % 2**32, 8, 2, 2), key)
+        words = reference_philox(((far // BLOCK_STEPS * 8 + 13 % 8) % 2**32, 8, 2, 2), key)
         assert rows[13, 1] == words[13 // 8]
         part = np.zeros_like(rows)
         fill_words(part, room, keys[1], far, far + 3, 7, 2)  # three steps in the middle of a block

@@ -175,7 +175,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("case", PRODUCTS)
 def test_large_products_of_compiled_steps_are_those_of_onednn(case, monkeypatch):
     product = PRODUCTS[case]
-    monkeypatch.setattr(inductor, "LEAST", product.least)
+    monkeypatch.setattr(inductor, "MIN_MULTIPLICATIONS", product.least)
     monkeypatch.setattr(inductor, "mkl_is_slow", lambda: product.slow)
     rng = Generator().manual_seed(5)
     bias, x, weight = (
@@ -194,7 +194,7 @@ def test_large_products_of_compiled_steps_are_those_of_onednn(case, monkeypatch)
 @pytest.mark.slow
 def test_compiled_steps_with_products_of_onednn_make_the_decisions_of_eager_ones(monkeypatch):
     """Both products of block Gibbs, where their weights change between two blocks."""
-    monkeypatch.setattr(inductor, "LEAST", 100_000)
+    monkeypatch.setattr(inductor, "MIN_MULTIPLICATIONS", 100_000)
     monkeypatch.setattr(inductor, "mkl_is_slow", lambda: True)
     torch.manual_seed(0)
     model = lw.RBM(96, 64)

@@ -12,7 +12,7 @@ from torch import Generator
 import latticework as lw
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_graph import CHUNK
+from latticework.samplers.compiled.sweep_graph import CHUNK_SITES
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 
 
@@ -155,10 +155,10 @@ def plain_sweep(
     rows = coo_array((weights, (one, other)), (len(bias), len(bias))).tocsr()
     rows += rows.T
     for start, stop in itertools.pairwise(form.classes):
-        for begin in range(start, stop, CHUNK):
-            block = form.order[begin : min(begin + CHUNK, stop)]
+        for begin in range(start, stop, CHUNK_SITES):
+            block = form.order[begin : min(begin + CHUNK_SITES, stop)]
             for place, site in enumerate(block):
-                four = philox(chunk * CHUNK // 4 + place // 4, chain, 0, np.uint64(key))
+                four = philox(chunk * CHUNK_SITES // 4 + place // 4, chain, 0, np.uint64(key))
                 row = slice(*rows.indptr[site : site + 2])
                 odds = 2 * (bias[site] + rows.data[row] @ (2 * x[rows.indices[row]] - 1))
                 level, other = (four[place % 4] + 0.5) / 2**32, 1 - x[site]

@@ -231,7 +231,7 @@ def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeyp
     )
     state, _ = twin.advance(twin.at(x, model), model, rng, 1)
     state.inputs.add_(0.25)
-    for steps, error in ((rbm.FRESH - 1, 0.25), (1, 0.0)):
+    for steps, error in ((rbm.RENEWAL_STEPS - 1, 0.25), (1, 0.0)):
         state, _ = twin.advance(state, model, rng, steps)
         off = state.inputs - model.hidden_inputs(state.x)
         torch.testing.assert_close(off, torch.full_like(off, error), rtol=0, atol=1e-4)
@@ -248,7 +248,7 @@ def agrees(state, fresh) -> bool:
 
 def test_renewals_come_once_in_64_to_128_steps_a_site():
     for count in (1, 2, 12, 64, 1000):
-        mask = int(fields.renewals(count))
+        mask = int(fields.renewal_mask(count))
         assert mask & (mask + 1) == 0  # all ones
         assert 64 * count <= mask + 1 < 128 * count
 

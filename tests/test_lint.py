@@ -46,9 +46,10 @@ PARTICIPLES = words_of(
 # Quantities without their noun: a constant says what it bounds.
 QUANTITIES = words_of(
     """
-    ABOUT APART BUSY CHEAP CLOSE CROWDED ENOUGH FAR FEW FEWER FEWEST FULL KEPT LARGE LARGEST
-    LATER LENGTH LONG LONGEST MANY MISSED MOST NARROW NEAR NEARER NEAREST NEARLY OURS OWN
-    QUIET SAID SEEN SHORTEST SHOWN SIMILAR SLOW SMALL TOLD WRITTEN
+    ABOUT ADDED AHEAD ALL ALONE APART BUSY CERTAIN CHEAP CLOSE CROWDED ENOUGH FAR FEW FEWER
+    FEWEST FRESH FULL INFINITE KEPT LARGE LARGEST LATER LEAST LENGTH LONG LONGEST MANY MISSED
+    MOST NARROW NEAR NEARER NEAREST NEARLY OURS OWN QUIET SAID SEEN SHARED SHORT SHORTEST SHOWN
+    SIMILAR SLOW SMALL TAME TINY TOGETHER TOLD WIDE WRITTEN
     """
 )
 VAGUE = words_of(
@@ -218,7 +219,7 @@ RULES = {
         {"a.py": "class A:\n    def _moved(self): ...", "b.py": "def told(): ..."},
     ),
     "constants say what they bound": Rule(
-        tuple(f"{folder}/*.py" for folder in ("models", "samplers", "sampling", "sampling/*")),
+        ("models/*.py", "samplers/**/*.py", "sampling/**/*.py"),
         constant_names,
         "the noun and the unit: MAX_SEQUENCES, not LARGEST",
         {"a.py": "FEW = 4", "b.py": "FEW, MOST = 1, 2", "c.py": "LONGEST: int = 3"},

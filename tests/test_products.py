@@ -7,12 +7,12 @@ from torch import Generator
 from latticework.models import constant_columns, matmul
 from latticework.models.base import EnergyModel
 from latticework.models.bayes_net import BayesNet
-from latticework.models.constant_columns import LEAST, Columns, product
+from latticework.models.constant_columns import MIN_CONSTANT_COLUMNS, Columns, product
 from latticework.models.matmul import affine
 from latticework.samplers.langevin import DMALA
 from latticework.sampling.checking.host_reads import NoHostReads
 
-ROWS, CATEGORIES, HIDDEN = 97, LEAST + 8, 6
+ROWS, CATEGORIES, HIDDEN = 97, MIN_CONSTANT_COLUMNS + 8, 6
 
 
 def table(dtype=torch.float64):
@@ -94,7 +94,7 @@ def test_the_product_of_few_chains_is_the_plain_one():
 def test_a_step_reads_nothing_on_the_host():
     model, rng = net(), Generator().manual_seed(5)
     state = DMALA(0.5).init(states(model, 1), model)
-    assert kept(model) >= LEAST
+    assert kept(model) >= MIN_CONSTANT_COLUMNS
     with NoHostReads():
         DMALA(0.5).step(state, model, rng)
 
@@ -102,7 +102,7 @@ def test_a_step_reads_nothing_on_the_host():
 # models.matmul: equal numbers from both libraries, and derivatives where they are asked for.
 
 
-SHAPES = [(130, 96, 88), (2, 1000, 600), (60, 784, 25)]  # rows, in, out; above LEAST
+SHAPES = [(130, 96, 88), (2, 1000, 600), (60, 784, 25)]  # rows, in, out; above MIN_MULTIPLICATIONS
 
 
 @pytest.fixture

@@ -292,7 +292,7 @@ def _with_steeper_weights(form: object) -> object:
     return form._replace(weights=form.weights**1.1)
 
 
-WHOLE_BALL, LISTS, PRICES = gibbs_blocks.ball, all_sites.pairwise, all_sites.prices
+WHOLE_BALL, LISTS, PRICES = gibbs_blocks.list_ball, all_sites.pairwise, all_sites.prices
 BROKEN = {
     "a pattern left out": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 30),
     "a pattern left out, RBM": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 30),

@@ -18,8 +18,8 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import inlined, kernel, lean, reordered
 from latticework.samplers.compiled.philox import SCALE
 
-GROUP = 512  # factors from 1 to 2 that are multiplied before a logarithm is taken
-TINY = np.float32(2e-38)  # the smallest weight
+MAX_FACTORS = 512  # factors from 1 to 2 that are multiplied before a logarithm is taken
+MIN_WEIGHT = np.float32(2e-38)
 
 
 @lean
@@ -40,8 +40,8 @@ def weigh(ratio, x, fields, rule, k, both):
     `both` is the sum of a site's two values.
     """
     total, balance = 0.0, rule.balance[k]
-    for a in range(0, x.shape[0], GROUP):
-        b = min(a + GROUP, x.shape[0])
+    for a in range(0, x.shape[0], MAX_FACTORS):
+        b = min(a + MAX_FACTORS, x.shape[0])
         if rule.jumps:
             part = ratio[a:b], x[a:b], fields[a:b]
             total += weigh_jumps(*part, rule.time, rule.root, rule.euler, both)
@@ -76,7 +76,7 @@ def weigh_jumps(ratio, x, fields, time, root, euler, both):
     for i in range(x.shape[0]):
         gain = np.float32(fields[i]) * (both - x[i] - x[i])
         half = exp32(np.float32(-0.5) * abs(gain))
-        small = max(half * half, TINY)
+        small = max(half * half, MIN_WEIGHT)
         flow = time * (one / half + half) if root else time
         kept = one - min(flow, one) if euler else exp32(-flow)
         moved = one - kept

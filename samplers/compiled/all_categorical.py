@@ -12,9 +12,9 @@ import numpy as np
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import kernel, reordered
 
-ALL = np.int32(2**31 - 1)  # words of a cumulative probability of 1
-WORDS = np.float32(2**31 - 2**9)  # about as many, so that rounding does not reach 2^31
-GROUP = 64  # sites whose normalisers, from 1 to q, are multiplied before a logarithm is taken
+ALL_WORDS = np.int32(2**31 - 1)  # words of a cumulative probability of 1
+USED_WORDS = np.float32(2**31 - 2**9)  # about as many, so that rounding does not reach 2^31
+MAX_FACTORS = 64  # sites whose normalisers, from 1 to q, are multiplied before a logarithm is taken
 
 
 @kernel
@@ -25,10 +25,10 @@ def draw_sites(y, marks, ladder, words, x, level):
     """
     sites, last = x.shape[0], ladder.shape[0] - x.shape[0]
     for i in range(sites):
-        level[i] = min(np.int32(words[i] >> np.uint32(1)), ALL - np.int32(1))
+        level[i] = min(np.int32(words[i] >> np.uint32(1)), ALL_WORDS - np.int32(1))
     y[:] = 0
     for v in range(0, last, sites):
-        climb(y, level, ladder[v : v + sites])
+        count_rungs(y, level, ladder[v : v + sites])
     valid = ladder[last:]
     for i in range(sites):
         y[i] = y[i] if valid[i] else x[i]
@@ -36,7 +36,7 @@ def draw_sites(y, marks, ladder, words, x, level):
 
 
 @kernel
-def climb(y, level, rung):
+def count_rungs(y, level, rung):
     for i in range(y.shape[0]):
         y[i] += np.int32(level[i] >= rung[i])
 
@@ -58,28 +58,28 @@ def weigh(ladder, fields, x, price, balance, room, counts):
         stays[i] = fields[np.uint32(x[i] * sites + i)]
     top[:], total[:], below[:] = 0, 0, 0
     for a in range(0, size, sites):
-        logits(fields[a : a + sites], stays, x, a // sites, price, balance, top)
+        write_logits(fields[a : a + sites], stays, x, a // sites, price, balance, top)
     for a in range(0, size, sites):
-        weights(fields[a : a + sites], top, total)
-    scales(stays, total)
+        write_weights(fields[a : a + sites], top, total)
+    write_scales(stays, total)
     for a in range(0, size, sites):
-        cumulate(ladder[a : a + sites], fields[a : a + sites], stays, below)
+        write_rungs(ladder[a : a + sites], fields[a : a + sites], stays, below)
     for i in range(sites):
-        rest[i] = ALL - below[i]
+        rest[i] = ALL_WORDS - below[i]
         below[i] = 0
     for a in range(0, size - sites, sites):
-        lift(ladder[a : a + sites], fields[a : a + sites], rest, below)
+        lift_rungs(ladder[a : a + sites], fields[a : a + sites], rest, below)
     for i in range(sites):
         ladder[size - sites + i] = np.int32(total[i] == total[i])
-    for a in range(0, sites, GROUP):
-        b = min(a + GROUP, sites)
-        product, tops = product_and_sum(total[a:b], top[a:b])
+    for a in range(0, sites, MAX_FACTORS):
+        b = min(a + MAX_FACTORS, sites)
+        product, tops = multiply_and_sum(total[a:b], top[a:b])
         result += math.log(product) + tops
     return result
 
 
 @kernel
-def logits(fields, stays, x, v, price, balance, top):
+def write_logits(fields, stays, x, v, price, balance, top):
     for i in range(fields.shape[0]):
         gain = balance * (fields[i] - stays[i])
         fields[i] = gain if x[i] == np.int32(v) else gain - price[i]
@@ -87,7 +87,7 @@ def logits(fields, stays, x, v, price, balance, top):
 
 
 @reordered
-def weights(fields, top, total):
+def write_weights(fields, top, total):
     for i in range(fields.shape[0]):
         weight = exp32(fields[i] - top[i])
         fields[i] = weight
@@ -95,20 +95,20 @@ def weights(fields, top, total):
 
 
 @kernel
-def scales(out, total):
+def write_scales(out, total):
     for i in range(out.shape[0]):
-        out[i] = WORDS / total[i]
+        out[i] = USED_WORDS / total[i]
 
 
 @kernel
-def cumulate(rung, weight, scale, below):
+def write_rungs(rung, weight, scale, below):
     for i in range(rung.shape[0]):
         below[i] += np.int32(weight[i] * scale[i] + np.float32(0.5))
         rung[i] = below[i]
 
 
 @kernel
-def lift(rung, weight, rest, passed):
+def lift_rungs(rung, weight, rest, passed):
     """Add the words that are left from the first of the likeliest values on."""
     for i in range(rung.shape[0]):
         passed[i] |= -np.int32(weight[i] == np.float32(1))
@@ -116,7 +116,7 @@ def lift(rung, weight, rest, passed):
 
 
 @reordered
-def product_and_sum(total, top):
+def multiply_and_sum(total, top):
     product, tops = 1.0, 0.0
     for i in range(total.shape[0]):
         product *= np.float64(total[i])

@@ -25,7 +25,7 @@ from latticework.models.forms import GraphForm, LatticeForm, PairForm, forbids
 from latticework.models.matmul import affine
 from latticework.samplers.acs import ACS
 from latticework.samplers.compiled.all_sites_steps import (
-    move,
+    move_chains,
     step_together,
     weigh_all,
     write_one_hot,
@@ -50,9 +50,9 @@ from latticework.samplers.compiled.pairwise import (
 from latticework.samplers.dlmc import DLMC, DLMCf
 from latticework.samplers.langevin import DULA
 
-ROWS_ALONE = 256  # fields up to which rows in the cache are faster than a matrix product
-ROWS = 0.2  # share of the rows of a dense coupling up to which they are faster than the product
-CHUNK = 2**17  # fields of all chains of a chunk: they fit the cache
+MAX_CACHED_FIELDS = 256  # fields up to which rows in the cache are faster than a matrix product
+MAX_ROWS_SHARE = 0.2  # share of a dense coupling, up to which rows beat the product
+CHUNK_FIELDS = 2**17  # fields of all chains of a chunk: they fit the cache
 
 
 class AllSitesState(NamedTuple):
@@ -130,11 +130,11 @@ class AllSitesTwin(CompiledSampler):
         form, (chains, sites) = _list_pairs(form), state.x.shape[:2]
         rule, size, phase = self.rule(form, sites), state.fields.shape[1], int(state.phase)
         work = 3.0 * chains * len(keys) * size
-        if isinstance(form, LISTED) or size <= ROWS_ALONE:
+        if isinstance(form, LISTED) or size <= MAX_CACHED_FIELDS:
             args = form, rule, phase, rows_of(state), keys, sums
-            over_chains(move, chains, work, *args)
+            over_chains(move_chains, chains, work, *args)
         else:
-            most = max(16, CHUNK // size)
+            most = max(16, CHUNK_FIELDS // size)
             over_chunks(advance_chunk, chains, most, work, form, rule, phase, state, keys, sums)
         if len(rule.balance) == 1:
             return state
@@ -164,14 +164,14 @@ def advance_chunk(
     rows, chains = rows_of(state), last - first
     y, fields = np.empty_like(rows.values[first:last]), np.empty_like(rows.fields[first:last])
     proposals = Proposals(y, fields, np.empty(chains, np.int64), np.empty(chains))
-    most = int(ROWS * fields.shape[1] / (2 if isinstance(form, ONE_HOT) else 1))
+    most = int(MAX_ROWS_SHARE * fields.shape[1] / (2 if isinstance(form, ONE_HOT) else 1))
     for t in range(-1, len(keys)):
         if t >= 0 and proposals.changes.max() > most:
-            multiply(form, y, fields)
+            multiply_fields(form, y, fields)
         step_together(first, form, rule, phase, most, rows, proposals, t, keys, sums)
 
 
-def multiply(form: PairwiseForm, y: NDArray[Any], fields: NDArray[np.float32]) -> None:
+def multiply_fields(form: PairwiseForm, y: NDArray[Any], fields: NDArray[np.float32]) -> None:
     """Compute the fields of all proposals `y` of a chunk by a matrix product."""
     if isinstance(form, PairForm):
         matrix, offset, x = form.matrix, form.offset, y

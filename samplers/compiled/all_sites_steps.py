@@ -6,11 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled import all_binary, all_categorical
-from latticework.samplers.compiled.fields import add_changes, bounds, gain, renew, renewals
+from latticework.samplers.compiled.fields import (
+    add_changes,
+    gain,
+    renew_fields,
+    renewal_mask,
+    two_values,
+)
 from latticework.samplers.compiled.jit import copy, inlined, kernel, lean, primitive
-from latticework.samplers.compiled.langevin import settle
+from latticework.samplers.compiled.langevin import settle_proposal
 from latticework.samplers.compiled.pairwise import ONE_HOT
-from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.philox import fill_step, unit
 from latticework.samplers.compiled.running_sums import add_chain, record_chain
 
 
@@ -36,11 +42,11 @@ def weigh_all(first, last, form, rule, state):
     _, values, fields, laws, normaliser, _ = state
     room = room_of(form, values.shape[1])
     for c in range(first, last):
-        normaliser[c] = weigh(form, rule, 0, laws[c], values[c], fields[c], room)
+        normaliser[c] = weigh_values(form, rule, 0, laws[c], values[c], fields[c], room)
 
 
 @kernel
-def move(first, last, form, rule, phase, state, keys, sums):
+def move_chains(first, last, form, rule, phase, state, keys, sums):
     """All steps of one chain after the other."""
     x, values, fields, laws, normaliser, _ = state
     steps, period, work = keys.shape[0], rule.balance.shape[0], make_memory(values.shape[1])
@@ -51,18 +57,18 @@ def move(first, last, form, rule, phase, state, keys, sums):
         for t in range(steps):
             k, at = (phase + t) % period if period > 1 else 0, (now, field, law)
             if is_due(keys[t], normaliser[c]):
-                renew(form, now, field)
-            propose(form, rule, k, keys[t], c, at, normaliser, y, work, room)
+                renew_fields(form, now, field)
+            propose_values(form, rule, k, keys[t], c, at, normaliser, y, work, room)
             count = list_changes(now, y, changes, work)
             sites, old, new = changes[0][:count], changes[1][:count], changes[2][:count]
             copy(after, field)
             add_changes(form, after, sites, old, new)
-            total = weigh(form, rule, k, there, y, after, room)
+            total = weigh_values(form, rule, k, there, y, after, room)
             beyond = 0.0
             if has_more(rule, k):
                 beyond = ratio_beyond(form, rule, k, at, (y, after, there), (sites, old, new))
             level = unit(work.words[now.shape[0]])
-            if settle(c, rule.adjusted, count, level, total, normaliser, sums, beyond):
+            if settle_proposal(c, rule.adjusted, count, level, total, normaliser, sums, beyond):
                 field, after, law, there = after, field, there, law
                 swapped = not swapped
                 for f in range(count):
@@ -72,7 +78,7 @@ def move(first, last, form, rule, phase, state, keys, sums):
             copy(after, field)
             copy(there, law)
             after, there = field, law
-        show(form, x, now, c)
+        write_values(form, x, now, c)
 
 
 @kernel
@@ -91,13 +97,15 @@ def step_together(first, form, rule, phase, most, state, proposals, t, keys, sum
         at = now, field, law
         if t >= 0:
             k, beyond = (phase + t) % period, 0.0
-            total = weigh(form, rule, k, there, y[r], after[r], room)
+            total = weigh_values(form, rule, k, there, y[r], after[r], room)
             if has_more(rule, k):
                 mark_changes(now, y[r], work.marks)
                 count = list_changes(now, y[r], changes, work)
                 lists = changes[0][:count], changes[1][:count], changes[2][:count]
                 beyond = ratio_beyond(form, rule, k, at, (y[r], after[r], there), lists)
-            if settle(c, rule.adjusted, counts[r], level[r], total, normaliser, sums, beyond):
+            if settle_proposal(
+                c, rule.adjusted, counts[r], level[r], total, normaliser, sums, beyond
+            ):
                 copy(now, y[r])
                 copy(field, after[r])
                 copy(law, there)
@@ -105,8 +113,8 @@ def step_together(first, form, rule, phase, most, state, proposals, t, keys, sum
         if t + 1 < steps:
             k, key = (phase + t + 1) % period, keys[t + 1]
             if is_due(key, normaliser[c]):
-                renew(form, now, field)
-            propose(form, rule, k, key, c, at, normaliser, y[r], work, room)
+                renew_fields(form, now, field)
+            propose_values(form, rule, k, key, c, at, normaliser, y[r], work, room)
             counts[r], level[r] = count_marks(work.marks), unit(work.words[now.shape[0]])
             if counts[r] <= most:
                 count = list_changes(now, y[r], changes, work)
@@ -115,13 +123,13 @@ def step_together(first, form, rule, phase, most, state, proposals, t, keys, sum
                     form, after[r], changes[0][:count], changes[1][:count], changes[2][:count]
                 )
         else:
-            show(form, x, now, c)
+            write_values(form, x, now, c)
 
 
 @inlined
 def is_due(key, normaliser):
     """Whether fields are computed from scratch. NaN that was added to them would stay."""
-    return key & renewals(16) == 0 or not np.isfinite(normaliser)
+    return key & renewal_mask(16) == 0 or not np.isfinite(normaliser)
 
 
 @inlined
@@ -131,13 +139,13 @@ def has_more(rule, k):
 
 
 @lean
-def propose(form, rule, k, key, c, at, normaliser, y, work, room):
+def propose_values(form, rule, k, key, c, at, normaliser, y, work, room):
     """Draw the values `y` of all sites from the values, fields and law `at` a chain's state."""
     now, field, law = at
     if is_due(key, normaliser[c]) or rule.balance.shape[0] > 1:
-        normaliser[c] = weigh(form, rule, k, law, now, field, room)
-    fill(work.words, key, c, 0)
-    draw(form, y, work.marks, law, work.words, now, room)
+        normaliser[c] = weigh_values(form, rule, k, law, now, field, room)
+    fill_step(work.words, key, c, 0)
+    draw_values(form, y, work.marks, law, work.words, now, room)
 
 
 @lean
@@ -195,19 +203,22 @@ def ratio_beyond(form, rule, k, at, to, changes):
 
 
 def room_of(form, sites):
-    """Memory that `draw` and `weigh` overwrite."""
+    """Memory that `draw_values` and `weigh_values` overwrite."""
     return np.empty(0, np.uint8)
 
 
-def draw(form, y, marks, law, words, now, room):
+def draw_values(form, y, marks, law, words, now, room):
     """Draw the values `y` of all sites, and mark the sites that change."""
-    low, high = bounds(form)
+    low, high = two_values(form)
     all_binary.draw_sites(y, marks, law, words, now, low, high)
 
 
-def weigh(form, rule, k, law, values, fields, room):
-    """Write what `draw` reads at `values` in step `k` of a cycle; returns the log normaliser."""
-    low, high = bounds(form)
+def weigh_values(form, rule, k, law, values, fields, room):
+    """Write what `draw_values` reads at `values` in step `k` of a cycle.
+
+    Returns the log normaliser.
+    """
+    low, high = two_values(form)
     return all_binary.weigh(law, values, fields, rule, k, low + high)
 
 
@@ -224,7 +235,7 @@ def add_values(form, sums, x, now, c, t):
     add_chain(sums, x, c, t)
 
 
-def show(form, x, now, c):
+def write_values(form, x, now, c):
     """Write the values of chain `c` to its one-hot states."""
 
 
@@ -233,11 +244,11 @@ def one_hot_room(form, sites):
     return fields, np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
 
 
-def one_hot_draw(form, y, marks, law, words, now, room):
+def one_hot_draw_values(form, y, marks, law, words, now, room):
     all_categorical.draw_sites(y, marks, law, words, now, room[2][0])
 
 
-def one_hot_weigh(form, rule, k, law, values, fields, room):
+def one_hot_weigh_values(form, rule, k, law, values, fields, room):
     copy(room[0], fields)
     price, balance = rule.price[k], rule.balance[k]
     return all_categorical.weigh(law, room[0], values, price, balance, room[1], room[2])
@@ -247,17 +258,17 @@ def no_jumps(form, law, i):
     return np.nan
 
 
-def one_hot_add(form, sums, x, now, c, t):
+def one_hot_add_values(form, sums, x, now, c, t):
     q = form.bias.shape[0]
     if sums.total.shape[0]:
         for i in range(now.shape[0]):
             sums.total[c, i * q + now[i]] += np.float32(1)
     if c < sums.trace.shape[1] and t + sums.trace.shape[0] >= 0:
-        show(form, x, now, c)
+        write_values(form, x, now, c)
         record_chain(sums.trace, x, c, t)
 
 
-def one_hot_show(form, x, now, c):
+def one_hot_write_values(form, x, now, c):
     q = form.bias.shape[0]
     for i in range(now.shape[0]):
         for v in range(q):
@@ -276,8 +287,8 @@ def write_one_hot(out, y):
 
 
 primitive(room_of, dict.fromkeys(ONE_HOT, one_hot_room), makes_arrays=True)
-primitive(draw, dict.fromkeys(ONE_HOT, one_hot_draw))
-primitive(weigh, dict.fromkeys(ONE_HOT, one_hot_weigh))
+primitive(draw_values, dict.fromkeys(ONE_HOT, one_hot_draw_values))
+primitive(weigh_values, dict.fromkeys(ONE_HOT, one_hot_weigh_values))
 primitive(jump_log_odds, dict.fromkeys(ONE_HOT, no_jumps))
-primitive(add_values, dict.fromkeys(ONE_HOT, one_hot_add))
-primitive(show, dict.fromkeys(ONE_HOT, one_hot_show))
+primitive(add_values, dict.fromkeys(ONE_HOT, one_hot_add_values))
+primitive(write_values, dict.fromkeys(ONE_HOT, one_hot_write_values))

@@ -10,7 +10,7 @@ from latticework.samplers.compiled.jit import inlined, kernel
 
 F = np.float32
 LOG2_E = F(1.4426950408889634)
-INFINITE = np.int32(0x7F800000)  # the bits of infinity
+INFINITY_BITS = np.int32(0x7F800000)
 LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)  # ln 2 in two parts, to reduce the argument
 
 
@@ -63,5 +63,5 @@ def largest_number32(x):
     for i in range(x.shape[0]):
         bits = np.float32(x[i]).view(np.int32)
         order = bits ^ np.int32((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
-        top = max(top, order if order <= INFINITE else np.int32(-(2**31)))
+        top = max(top, order if order <= INFINITY_BITS else np.int32(-(2**31)))
     return np.int32(top ^ ((top >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)

@@ -19,12 +19,9 @@ from latticework.samplers.compiled.vectors import (
     unpack_word,
 )
 
-WORD = 64  # bits
+WORD_BITS = 64
 LOW_PLANES, HIGH_PLANES = 3, 16
-STEPS_OF_LOW, STEPS_OF_HIGH = (
-    7,
-    65534,
-)  # counted by them; the latter is a multiple of the former
+STEPS_OF_LOW, STEPS_OF_HIGH = 7, 65534  # counted by them; the latter is a multiple of the former
 
 
 def pack_flags(values: NDArray) -> NDArray[np.uint64]:
@@ -38,33 +35,33 @@ def pack_flags(values: NDArray) -> NDArray[np.uint64]:
 def pack_row(words, at, x, c):
     """Write row `c` of the states `x`, 0.0 or 1.0, to the words from number `at` on."""
     sites = x.shape[1]
-    for k in range(sites // WORD):
-        words[at + k] = pack_floats(x, (c * sites + WORD * k) * 4)
-    if sites % WORD:
+    for k in range(sites // WORD_BITS):
+        words[at + k] = pack_floats(x, (c * sites + WORD_BITS * k) * 4)
+    if sites % WORD_BITS:
         word = np.uint64(0)
-        for i in range(sites // WORD * WORD, sites):
-            word |= np.uint64(x[c, i] != 0) << np.uint64(i % WORD)
-        words[at + sites // WORD] = word
+        for i in range(sites // WORD_BITS * WORD_BITS, sites):
+            word |= np.uint64(x[c, i] != 0) << np.uint64(i % WORD_BITS)
+        words[at + sites // WORD_BITS] = word
 
 
 @lean
 def unpack_row(x, c, words, at):
     """Write the words from number `at` on to row `c` of `x`, which has floats or bytes."""
     sites = x.shape[1]
-    for k in range(sites // WORD):
-        unpack_word(x, (c * sites + WORD * k) * x.itemsize, words[at + k])
-    for i in range(sites // WORD * WORD, sites):
-        x[c, i] = words[at + sites // WORD] >> np.uint64(i % WORD) & np.uint64(1)
+    for k in range(sites // WORD_BITS):
+        unpack_word(x, (c * sites + WORD_BITS * k) * x.itemsize, words[at + k])
+    for i in range(sites // WORD_BITS * WORD_BITS, sites):
+        x[c, i] = words[at + sites // WORD_BITS] >> np.uint64(i % WORD_BITS) & np.uint64(1)
 
 
 @lean
 def add_row(total, c, words, at, value):
     """Add `value` to row `c` of `total` where a bit of the words from number `at` on is 1."""
     sites = total.shape[1]
-    for k in range(sites // WORD):
-        add_where(total, (c * sites + WORD * k) * 4, words[at + k], value)
-    for i in range(sites // WORD * WORD, sites):
-        bit = words[at + sites // WORD] >> np.uint64(i % WORD) & np.uint64(1)
+    for k in range(sites // WORD_BITS):
+        add_where(total, (c * sites + WORD_BITS * k) * 4, words[at + k], value)
+    for i in range(sites // WORD_BITS * WORD_BITS, sites):
+        bit = words[at + sites // WORD_BITS] >> np.uint64(i % WORD_BITS) & np.uint64(1)
         total[c, i] += value * np.float32(bit)
 
 

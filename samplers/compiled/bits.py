@@ -41,11 +41,10 @@ from latticework.samplers.compiled.vectors import (
 
 FIRST_PLANES, PLANES = 12, 40  # bits of p that all lanes compare, and all its bits
 LATE_PLANES = 4  # planes after the first that are compared at once: a divisor of their number
-CERTAIN = PLANES  # the plane of lanes at 0 that change for certain; the next: lanes at 1
+CERTAIN_PLANE = PLANES  # the plane of lanes at 0 that change for certain; the next: lanes at 1
 STORED_PLANES = PLANES + 2
 TERMS = (5, 8, 16)  # a polynomial has so many, one for each number of neighbours
 MAX_NEIGHBOURS = 15
-STEPS_AHEAD = 16  # seeds of so many are drawn together
 SEED_BYTES = 256  # state of eight generators
 PAST_CALLS = 16  # calls of Philox for one seed of perfect draws
 SEEDS, PAST_SEEDS = 3, 4  # streams
@@ -320,6 +319,6 @@ def update_lanes(flips, planes, at, plane, terms, valued, old, number, wanted, s
 @lean
 def flip_lanes(planes, at, plane, terms, old, number, flips):
     """The values of lanes that flip, besides those that flip for certain."""
-    rise = evaluate_terms(planes, at + CERTAIN * plane, terms, number)
-    fall = evaluate_terms(planes, at + (CERTAIN + 1) * plane, terms, number)
+    rise = evaluate_terms(planes, at + CERTAIN_PLANE * plane, terms, number)
+    fall = evaluate_terms(planes, at + (CERTAIN_PLANE + 1) * plane, terms, number)
     return old ^ (flips | select_bits(old, fall, rise))

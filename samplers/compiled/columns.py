@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from latticework.samplers.compiled.bits import STORED_PLANES, Chances, bit_planes
 from latticework.samplers.compiled.vectors import WORDS, copy_aligned
 
-CHAINS = 64  # in a block
+BLOCK_CHAINS = 64  # in a block
 Words = NDArray[np.uint64]
 
 
@@ -105,11 +105,11 @@ def pack_planes(
 ) -> Words:
     """The planes of all kinds, or of each vector's words, whose kinds are `kind` `[vectors, 8]`."""
     groups, kinds = len(chances), len(chances[0].probability)
-    lanes = -(-groups * chains // CHAINS) * CHAINS if groups > 1 else CHAINS
+    lanes = -(-groups * chains // BLOCK_CHAINS) * BLOCK_CHAINS if groups > 1 else BLOCK_CHAINS
     group = np.minimum(np.arange(lanes) // chains, groups - 1)
     values, terms = chances[0].probability.shape[1:]
     rows = kinds if by_kind else len(kind)
-    shape = lanes // CHAINS, rows, STORED_PLANES, values * terms, WORDS
+    shape = lanes // BLOCK_CHAINS, rows, STORED_PLANES, values * terms, WORDS
     planes = np.empty(shape, np.uint64)
     for plane, bits in enumerate(zip(*map(bit_planes, chances), strict=True)):
         lane_bits = np.stack(bits)[group]  # [lanes, kinds, values * terms]

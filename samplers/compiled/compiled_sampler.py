@@ -24,7 +24,7 @@ from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 
 Keys = NDArray[np.int64]  # keys of Philox, one a step
-LARGEST = 1200.0  # change of log pi by a move: weights exp(d / 2) and their sums are finite
+MAX_LOG_CHANGE = 1200.0  # change of log pi by a move: weights exp(d / 2) and their sums are finite
 
 
 class Position(NamedTuple):
@@ -141,9 +141,9 @@ class NoCompiledKernelError(TypeError):
 
 def too_large(change: float) -> str:
     """For `refuses` of kernels that hold exp(d / 2), where a move changes log pi by d at most."""
-    if not change > LARGEST:  # nor NaN, which kernels count
+    if not change > MAX_LOG_CHANGE:  # nor NaN, which kernels count
         return ""
-    return f"moves that change log pi by {change:,.0f}, as it holds at most {LARGEST:,.0f}"
+    return f"moves that change log pi by {change:,.0f}, as it holds at most {MAX_LOG_CHANGE:,.0f}"
 
 
 def form_of(model: EnergyModel) -> Form:

@@ -32,7 +32,7 @@ def accepts(c, log_ratio, uniform, accept, invalid):
 
 
 @lean
-def pick(weights, start, stop, level):
+def pick_index(weights, start, stop, level):
     """The index from `start` on at which the running sum of the weights passes `level`.
 
     Also returns what is left of `level` before it. An index of weight 0 is picked only if all
@@ -66,16 +66,16 @@ def sum_blocks(weights, sums):
 
 
 @kernel
-def draw_site(weights, sums, total, uniform):
+def draw_by_blocks(weights, sums, total, uniform):
     """An index in proportion to its weight: a block by `sums`, of sum `total`, then a site."""
     width = weights.shape[0] // sums.shape[0]
-    block, level = pick(sums, 0, sums.shape[0], uniform * total)
-    site, _ = pick(weights, block * width, (block + 1) * width, level)
+    block, level = pick_index(sums, 0, sums.shape[0], uniform * total)
+    site, _ = pick_index(weights, block * width, (block + 1) * width, level)
     return site
 
 
 @kernel
-def draw(log_probs, weights, uniform):
+def draw_index(log_probs, weights, uniform):
     """The index of a value (-1 if nothing can be drawn), and whether some value is unknown.
 
     `log_probs` `[values]` are up to a constant; `weights` `[values]`, float32, is overwritten;
@@ -91,4 +91,4 @@ def draw(log_probs, weights, uniform):
     for v in range(log_probs.shape[0]):
         weight = exp32(np.float32(log_probs[v] - top))
         weights[v] = weight if log_probs[v] > IMPOSSIBLE else np.float32(0)
-    return pick(weights, 0, weights.shape[0], uniform * sum_of(weights))[0], unknown
+    return pick_index(weights, 0, weights.shape[0], uniform * sum_of(weights))[0], unknown

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, PairForm, PottsPairForm, RBMForm
 from latticework.models.matmul import affine
-from latticework.samplers.compiled.fields import renew
+from latticework.samplers.compiled.fields import renew_fields
 from latticework.samplers.compiled.jit import kernel, over_chains, products_on_one_thread
 from latticework.samplers.compiled.pairwise import PairwiseForm, PottsLists
 
@@ -53,4 +53,4 @@ def rows_of(state: Any) -> Any:
 @kernel
 def renew_all(first, last, form, values, fields):
     for c in range(first, last):
-        renew(form, values[c], fields[c])
+        renew_fields(form, values[c], fields[c])

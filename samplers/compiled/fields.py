@@ -2,8 +2,8 @@
 
 A chain has a row of values (x itself, or the numbers of one-hot values) and a row of fields: the
 gradient of binary sites `[sites]`; the log-probabilities of values `[q * sites]`; the hidden units
-of an RBM (`hidden_units`). Each change rounds the fields, so `renew` computes them from scratch in
-the steps that `renewals` names.
+of an RBM (`hidden_units`). Each change rounds the fields, so `renew_fields` computes them from
+scratch in the steps that `renewal_mask` names.
 
 Samplers that visit one site at a time keep no fields where neighbours are listed. Their rows are
 empty there, and `change` and `find_field` read the neighbours. numba chooses the code of each
@@ -21,13 +21,13 @@ from latticework.samplers.compiled.pairwise import (
     PottsLists,
     PottsMatrix,
 )
-from latticework.samplers.compiled.running_sums import leave
+from latticework.samplers.compiled.running_sums import add_held_value
 
-APART = 64  # steps a site, at least, between two renewals of the fields on average
+RENEWAL_STEPS = 64  # steps a site, at least, between two renewals of the fields on average
 
 
 @inlined
-def renewals(sites):
+def renewal_mask(sites):
     """A mask: the fields are computed from scratch in steps with `key & mask == 0`.
 
     Keys are random, so this takes no counter, and does not depend on how steps are divided into
@@ -35,12 +35,12 @@ def renewals(sites):
     site.
     """
     mask = 1
-    while mask < APART * sites:
+    while mask < RENEWAL_STEPS * sites:
         mask *= 2
     return np.int64(mask - 1)
 
 
-def renew(form, values, fields):
+def renew_fields(form, values, fields):
     """Compute the fields from scratch. A form that keeps none has nothing to do."""
 
 
@@ -78,7 +78,7 @@ def target(form, values, m):
     return m, np.float32(1) - values[m]
 
 
-def bounds(form):
+def two_values(form):
     """The two values of a binary site, float32."""
     return np.float32(0), np.float32(1)
 
@@ -93,21 +93,21 @@ def place(form, i, v):
     return v * form.bias.shape[1] + i
 
 
-def put(form, x, values, i, new):
+def put_value(form, x, values, i, new):
     """Set a site's value, and `x` if that is one-hot."""
     values[i] = new
 
 
-def leave_value(form, total, since, first, c, i, old, new, t):
-    """`running_sums.leave` before step `t` sets a site from `old` to `new`."""
-    leave(total, since, first, c, i, old, t)
+def add_held_site(form, total, since, first, c, i, old, new, t):
+    """`running_sums.add_held_value` before step `t` sets a site from `old` to `new`."""
+    add_held_value(total, since, first, c, i, old, t)
 
 
 @lean
 def set_site(form, x, values, fields, i, new):
     """Set a site's value; the fields follow, unless they are empty."""
     old = values[i]
-    put(form, x, values, i, new)
+    put_value(form, x, values, i, new)
     if fields.shape[0]:
         add_change(form, fields, i, old, new)
 
@@ -120,7 +120,7 @@ def change_site(form, x, values, fields, c, i, new, kept, first, t):
     """
     total, since, changed, _ = kept
     changed[c] += 1
-    leave_value(form, total, since, first, c, i, values[c, i], new, t)
+    add_held_site(form, total, since, first, c, i, values[c, i], new, t)
     set_site(form, x[c], values[c], fields[c], i, new)
 
 
@@ -158,11 +158,11 @@ def graph_change(form, values, fields, i):
 
 def count_renew(form, values, fields):
     for i in range(fields.shape[0]):
-        fields[i] = ones_around(form, values, i)
+        fields[i] = count_ones(form, values, i)
 
 
 @inlined
-def ones_around(form, values, i):
+def count_ones(form, values, i):
     """How many neighbours of a lattice site are at 1."""
     count, i = np.float32(0), np.uint64(i)
     for k in range(np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])):
@@ -182,7 +182,7 @@ def count_gain(form, values, fields, i, new):
 
 def count_change(form, values, fields, i):
     i = np.uint64(i)
-    odds = form.odds[np.uint64(form.kind[i]), np.uint64(ones_around(form, values, i))]
+    odds = form.odds[np.uint64(form.kind[i]), np.uint64(count_ones(form, values, i))]
     return -odds if values[i] == 1 else odds
 
 
@@ -190,7 +190,7 @@ def count_change(form, values, fields, i):
 
 
 @lean
-def other(value, low, high):
+def other_value(value, low, high):
     """The other value of a site. low + high - value could be off by a rounding error."""
     return np.float32(low) if value == np.float32(high) else np.float32(high)
 
@@ -226,15 +226,15 @@ def pair_add_changes(form, fields, sites, old, new):
 
 
 def pair_change(form, values, fields, i):
-    step = other(values[i], form.low, form.high) - values[i]
+    step = other_value(values[i], form.low, form.high) - values[i]
     return np.float64(fields[i] * step + form.diagonal[i] * step * step)
 
 
 def pair_target(form, values, m):
-    return m, other(values[m], form.low, form.high)
+    return m, other_value(values[m], form.low, form.high)
 
 
-def pair_bounds(form):
+def pair_two_values(form):
     return np.float32(form.low), np.float32(form.high)
 
 
@@ -311,17 +311,17 @@ def one_hot_target(form, values, m):
     return m // q, np.int32(m % q)
 
 
-def one_hot_put(form, x, values, i, new):
+def one_hot_put_value(form, x, values, i, new):
     q = count_values(form)
     x[i * q + values[i]] = 0
     x[i * q + new] = 1
     values[i] = new
 
 
-def one_hot_leave(form, total, since, first, c, i, old, new, t):
+def one_hot_add_held_site(form, total, since, first, c, i, old, new, t):
     q = count_values(form)
-    leave(total, since, first, c, i * q + old, np.float32(1), t)
-    leave(total, since, first, c, i * q + new, np.float32(0), t)
+    add_held_value(total, since, first, c, i * q + old, np.float32(1), t)
+    add_held_value(total, since, first, c, i * q + new, np.float32(0), t)
 
 
 RENEW = {
@@ -333,7 +333,7 @@ RENEW = {
     PottsMatrix: matrix_renew,
     PottsPairForm: matrix_renew,
 }
-primitive(renew, RENEW, makes_arrays=True)
+primitive(renew_fields, RENEW, makes_arrays=True)
 ADD_CHANGE = {
     GraphForm: graph_add_change,
     LatticeCounts: count_add_change,
@@ -350,8 +350,8 @@ primitive(gain, GAIN | dict.fromkeys(ONE_HOT, one_hot_gain))
 primitive(change, {GraphForm: graph_change, LatticeCounts: count_change, PairForm: pair_change})
 primitive(find_field, {PottsLists: lists_find_field, PottsPairForm: matrix_find_field})
 primitive(target, {PairForm: pair_target} | dict.fromkeys(ONE_HOT, one_hot_target))
-primitive(bounds, {PairForm: pair_bounds})
+primitive(two_values, {PairForm: pair_two_values})
 primitive(count_values, {PottsPairForm: sites_first_count})
 primitive(place, {PottsPairForm: sites_first_place})
-primitive(put, dict.fromkeys(ONE_HOT, one_hot_put))
-primitive(leave_value, dict.fromkeys(ONE_HOT, one_hot_leave))
+primitive(put_value, dict.fromkeys(ONE_HOT, one_hot_put_value))
+primitive(add_held_site, dict.fromkeys(ONE_HOT, one_hot_add_held_site))

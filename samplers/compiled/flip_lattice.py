@@ -10,7 +10,7 @@ Z comes from the number of members of each class, so nothing drifts.
 
 Z(y) is Z(x) plus the changes of a few weights. Where Z(y) is far below Z(x), these cancel and leave
 a number of either sign, but then the probability is 1 whatever Z(y) is. Gains may be beyond what
-exp can hold: where Z leaves the range from `LEAST` to `MOST`, weights become relative to the
+exp can hold: where Z leaves the range from `MIN_SUM` to `MAX_SUM`, weights become relative to the
 largest one among the sites of the chain.
 
 Places in arrays are unsigned: numba tests each signed one, which may count from the end. A step is
@@ -28,16 +28,21 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
-from latticework.samplers.compiled.fields import ones_around
-from latticework.samplers.compiled.jit import SHORT, copy, inlined, kernel, over_chains
+from latticework.samplers.compiled.fields import count_ones
+from latticework.samplers.compiled.jit import MIN_THREAD_CHAINS, copy, inlined, kernel, over_chains
+from latticework.samplers.compiled.move_weights import MAX_SUM, MIN_SUM
 from latticework.samplers.compiled.pairwise import list_neighbours
-from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
-from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.philox import STEPS_AHEAD, fill_steps, unit
+from latticework.samplers.compiled.running_sums import (
+    add_held_value,
+    add_last_values,
+    record_chain,
+    start_since,
+)
 
-MOST_CLASSES = 64  # classes of sites; a step looks at all of them
-LEAST, MOST = 1e-200, 1e200
+MAX_CLASSES = 64  # classes of sites; a step looks at all of them
 ONE = np.uint64(1)
-LARGEST = 700.0  # logarithm of a weight. A state with such a weight is accepted below exp(-239)
+MAX_LOG_WEIGHT = 700.0  # a state with a weight of this logarithm is accepted below exp(-239)
 
 
 class MembersState(NamedTuple):
@@ -51,9 +56,9 @@ class MembersState(NamedTuple):
 @dataclass(frozen=True)
 class LatticeFlipTwin(CompiledSampler):
     def refuses(self, form: LatticeForm) -> str:
-        if 2 * form.odds.size <= MOST_CLASSES:
+        if 2 * form.odds.size <= MAX_CLASSES:
             return ""
-        return f"more than {MOST_CLASSES} classes of sites (biases that differ)"
+        return f"more than {MAX_CLASSES} classes of sites (biases that differ)"
 
     def start(self, x: Tensor, form: LatticeForm) -> MembersState:
         chains, sites = x.shape
@@ -69,9 +74,9 @@ class LatticeFlipTwin(CompiledSampler):
 
     def run(self, state: MembersState, form: LatticeForm, keys: Keys, sums: Sums) -> MembersState:
         logs, chains = np.stack((form.odds, -form.odds), 1).ravel() / 2, len(state.x)
-        weights = np.exp(np.minimum(logs, LARGEST))
+        weights = np.exp(np.minimum(logs, MAX_LOG_WEIGHT))
         args = form, starts_of(form), logs, weights, arrays_of(state), keys, sums
-        over_chains(flip, chains, 50.0 * chains * len(keys), *args, fewest=SHORT)
+        over_chains(flip_sites, chains, 50.0 * chains * len(keys), *args, fewest=MIN_THREAD_CHAINS)
         return state
 
 
@@ -88,34 +93,34 @@ def list_members(first, last, form, starts, state):
     for c in range(first, last):
         for i in range(x.shape[1]):
             value = np.int64(form.kind[i]) * 2 + np.int64(x[c, i])
-            k = value * counts + np.int64(ones_around(form, x[c], i))
+            k = value * counts + np.int64(count_ones(form, x[c], i))
             classes[c, i], place[c, i] = k, sizes[c, k]
             members[c, starts[k] + sizes[c, k]] = i
             sizes[c, k] += 1
 
 
 @kernel
-def flip(first, last, form, starts, logs, base, state, keys, sums):
+def flip_sites(first, last, form, starts, logs, base, state, keys, sums):
     """`logs` are half the gains of the classes, `base` the weights until Z leaves the range."""
     x, all_members, places, all_classes, all_sizes = state
     neighbours, degree, counts = form.neighbours, form.degree, np.uint64(form.odds.shape[1])
     steps, last_class = keys.shape[0], np.uint64(logs.shape[0] - 1)
-    words, weights = np.empty((4, AHEAD), np.uint32), np.empty(logs.shape[0])
+    words, weights = np.empty((4, STEPS_AHEAD), np.uint32), np.empty(logs.shape[0])
     accept, changed, invalid = sums.accept, sums.changed, sums.invalid
     total, trace = sums.total, sums.trace
-    since = fresh(sums, first, last, x.shape[1])
+    since = start_since(sums, first, last, x.shape[1])
     for c in range(first, last):
         row, members, place = x[c], all_members[c], places[c]
         classes, sizes = all_classes[c], all_sizes[c]
         copy(weights, base)
-        here = normaliser(weights, sizes)
+        here = sum_weights(weights, sizes)
         for t in range(steps):
-            now = np.uint64(t % AHEAD)
+            now = np.uint64(t % STEPS_AHEAD)
             if now == 0:
-                fill_steps(words, keys[t : t + AHEAD], c, 0)
-            if not LEAST < here < MOST:
-                rescale(weights, logs, sizes)
-                here = normaliser(weights, sizes)
+                fill_steps(words, keys[t : t + STEPS_AHEAD], c, 0)
+            if not MIN_SUM < here < MAX_SUM:
+                rescale_weights(weights, logs, sizes)
+                here = sum_weights(weights, sizes)
             # A class in proportion to its size times its weight, then one of its sites.
             level, k = unit(words[0, now]) * here, np.uint64(0)
             while k < last_class:
@@ -144,20 +149,20 @@ def flip(first, last, form, starts, logs, base, state, keys, sums):
             accept[c] += probability
             if unit(words[2, now]) < probability:
                 changed[c] += 1
-                leave(total, since, first, c, i, row[i], t)
+                add_held_value(total, since, first, c, i, row[i], t)
                 row[i] = np.float32(up)
-                reclass(members, starts, place, classes, sizes, i, turned)
+                move_to_class(members, starts, place, classes, sizes, i, turned)
                 for n in range(np.uint64(degree[i])):
                     j = np.uint64(neighbours[i, n])
                     new = np.uint64(classes[j]) + step
-                    reclass(members, starts, place, classes, sizes, j, new)
-                here = normaliser(weights, sizes)
+                    move_to_class(members, starts, place, classes, sizes, j, new)
+                here = sum_weights(weights, sizes)
             record_chain(trace, x, c, t - steps)
-    finish(sums, since, first, x, steps)
+    add_last_values(sums, since, first, x, steps)
 
 
 @inlined
-def normaliser(weights, sizes):
+def sum_weights(weights, sizes):
     """Z of a chain, from the sizes of its classes."""
     total = 0.0
     for k in range(weights.shape[0]):
@@ -166,18 +171,18 @@ def normaliser(weights, sizes):
 
 
 @kernel
-def rescale(weights, logs, sizes):
+def rescale_weights(weights, logs, sizes):
     """Make the weights of a chain relative to the largest one among its sites."""
     top = -np.inf
     for k in range(logs.shape[0]):
         if sizes[k]:
             top = max(top, logs[k])
     for k in range(logs.shape[0]):
-        weights[k] = math.exp(min(logs[k] - top, LARGEST))
+        weights[k] = math.exp(min(logs[k] - top, MAX_LOG_WEIGHT))
 
 
 @inlined
-def reclass(members, starts, place, classes, sizes, i, new):
+def move_to_class(members, starts, place, classes, sizes, i, new):
     """Move site `i` to the list of class `new`. The last site of its old list fills the gap."""
     old = np.uint64(classes[i])
     begin, left, gap = np.uint64(starts[old]), np.uint64(sizes[old]) - ONE, place[i]

@@ -17,10 +17,10 @@ from latticework.samplers.compiled.compiled_sampler import (
     form_of,
 )
 from latticework.samplers.compiled.field_rows import dense_fields_of, numbers_of
-from latticework.samplers.compiled.fields import renew, renewals
+from latticework.samplers.compiled.fields import renew_fields, renewal_mask
 from latticework.samplers.compiled.gibbs_sites import prepare, resample_site, room_of
 from latticework.samplers.compiled.gibbs_tiles import resample_tiles
-from latticework.samplers.compiled.jit import SHORT, kernel, over_chains
+from latticework.samplers.compiled.jit import MIN_THREAD_CHAINS, kernel, over_chains
 from latticework.samplers.compiled.packed_chains import LANES
 from latticework.samplers.compiled.pairwise import (
     LatticeTable,
@@ -29,13 +29,13 @@ from latticework.samplers.compiled.pairwise import (
     list_neighbours,
 )
 from latticework.samplers.compiled.philox import thresholds
-from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, next_steps
-from latticework.samplers.compiled.running_sums import finish, fresh, record
-from latticework.samplers.compiled.scans import following, next_blocks, start_scan
+from latticework.samplers.compiled.run_words import BLOCK_STEPS, RunSteps, fill_words, next_steps
+from latticework.samplers.compiled.running_sums import add_last_values, record_chains, start_since
+from latticework.samplers.compiled.scans import next_blocks, next_row, start_scan
 from latticework.samplers.compiled.tile_values import MIN_VECTOR_CHAINS
 from latticework.samplers.scans import Memory
 
-TAME = 1e37  # sums of parameters, far below the largest float32
+MAX_TAME_SUM = 1e37  # sums of parameters, far below the largest float32
 
 
 class SitesState(NamedTuple):
@@ -73,13 +73,13 @@ class GibbsTwin(SitesTwin):
         on_lattice = isinstance(form, LatticeForm)
         read: Any = table_of(SameObjects((form,))) if on_lattice else list_neighbours(form)
         if prefers_tiles(read, chains, run.steps):
-            fewest = LANES if isinstance(form, GraphForm) else SHORT
+            fewest = LANES if isinstance(form, GraphForm) else MIN_THREAD_CHAINS
             args: tuple[Any, ...] = read, x, values, run, sites, sums
             over_chains(resample_tiles, chains, work, *args, fewest=fewest)
         else:
-            fewest = SHORT if on_lattice else 1
+            fewest = MIN_THREAD_CHAINS if on_lattice else 1
             args = read, x, values, fields, run, sites, sums
-            over_chains(gibbs, chains, work, *args, fewest=fewest)
+            over_chains(resample_sites, chains, work, *args, fewest=fewest)
         sums.accept[:] += run.steps
         return state
 
@@ -119,34 +119,35 @@ def prefers_tiles(form: LatticeTable | PairwiseForm | RBMForm, chains: int, step
 
 def is_tame(*parameters: NDArray[Any]) -> bool:
     """Whether no sum of some of these numbers is large, or unknown."""
-    return all(part.size * float(np.abs(part).max(initial=0)) < TAME for part in parameters)
+    return all(part.size * float(np.abs(part).max(initial=0)) < MAX_TAME_SUM for part in parameters)
 
 
 @kernel
-def gibbs(first, last, form, x, values, fields, run, sites, sums):
+def resample_sites(first, last, form, x, values, fields, run, sites, sums):
     """Resample a site of each chain in each step: one of `sites` after the other, in rounds.
 
     `values` are x itself unless that is one-hot.
     """
-    steps, mask, room = run.steps, renewals(values.shape[1]), room_of(form)
-    words, word_room = np.empty((BLOCK, last - first), np.uint32), np.empty(BLOCK, np.uint32)
-    since = fresh(sums, first, last, x.shape[1])
+    steps, mask, room = run.steps, renewal_mask(values.shape[1]), room_of(form)
+    words = np.empty((BLOCK_STEPS, last - first), np.uint32)
+    word_room = np.empty(BLOCK_STEPS, np.uint32)
+    since = start_since(sums, first, last, x.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
     traced, turn = sums.trace.shape[0] > 0, 0
     for t in range(steps):
         step = run.first + t
-        i, now = sites[turn], step % BLOCK
-        turn = following(turn, sites)
+        i, now = sites[turn], step % BLOCK_STEPS
+        turn = next_row(turn, sites)
         if t == 0 or now == 0:
             fill_words(words, word_room, run.key, step, run.first + steps, first, 0)
         if step & mask == mask:
             for c in range(first, last):
-                renew(form, values[c], fields[c])
+                renew_fields(form, values[c], fields[c])
         prepare(form, i, room)
         for c in range(first, last):
             resample_site(
                 form, x, values, fields, c, i, words[now, c - first], room, kept, first, t
             )
         if traced:
-            record(sums, first, last, x, t, steps)
-    finish(sums, since, first, x, steps)
+            record_chains(sums, first, last, x, t, steps)
+    add_last_values(sums, since, first, x, steps)

@@ -18,24 +18,24 @@ from numpy.typing import NDArray
 from latticework.models.forms import Form, PairForm, PottsPairForm, RBMForm, forbids
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import Sums
-from latticework.samplers.compiled.draws import draw
+from latticework.samplers.compiled.draws import draw_index
 from latticework.samplers.compiled.fields import (
     change,
     change_site,
     count_values,
     find_field,
-    renew,
-    renewals,
+    renew_fields,
+    renewal_mask,
     target,
 )
 from latticework.samplers.compiled.gibbs import SitesState, SitesTwin, site_rows
-from latticework.samplers.compiled.hidden_units import LARGEST_WEIGHT, softplus_change, split_units
+from latticework.samplers.compiled.hidden_units import MAX_WEIGHT, softplus_change, split_units
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains, primitive
 from latticework.samplers.compiled.pairwise import ONE_HOT, PottsLists, list_neighbours
 from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words
-from latticework.samplers.compiled.running_sums import finish, fresh, record
-from latticework.samplers.compiled.scans import following, next_blocks
+from latticework.samplers.compiled.run_words import BLOCK_STEPS, RunSteps, fill_words
+from latticework.samplers.compiled.running_sums import add_last_values, record_chains, start_since
+from latticework.samplers.compiled.scans import next_blocks, next_row
 from latticework.samplers.hamming import HammingBall
 
 
@@ -49,7 +49,7 @@ class Ball(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def ball(sites: int, radius: int) -> Ball:
+def list_ball(sites: int, radius: int) -> Ball:
     rows = [(0, 0, 0)]
 
     def extend(parent: int, size: int, first: int) -> None:
@@ -79,32 +79,33 @@ class BlockTwin(SitesTwin):
         blocks = next_blocks(sampler.scan, state.scan, sampler.sites, dim, run)
         centred = isinstance(sampler, HammingBall) and sampler.radius < sampler.sites
         if x.shape == values.shape:
-            sets = ball(sampler.sites, sampler.radius if centred else sampler.sites)
+            sets = list_ball(sampler.sites, sampler.radius if centred else sampler.sites)
             work = len(sets.site) * (10.0 + fields.shape[1])
         else:
             sets = None
             work = 5.0 * (x.shape[1] // dim) ** sampler.sites + fields.shape[1]
         args = list_neighbours(form), x, values, fields, sets, centred, run, blocks, sums
-        over_chains(resample, chains, chains * run.steps * work, *args)
+        over_chains(resample_blocks, chains, chains * run.steps * work, *args)
         sums.accept[:] += run.steps
         return state
 
 
 @kernel
-def resample(first, last, form, x, values, fields, ball, centred, run, blocks, sums):
+def resample_blocks(first, last, form, x, values, fields, ball, centred, run, blocks, sums):
     """Resample a block of each chain in each step: one of `blocks` after the other, in rounds."""
     steps, sites, turn = run.steps, blocks.shape[1], 0
     room = make_room(form, fields, ball, sites)
     log_probs = room.log_probs
     patterns, weights = log_probs.shape[0], np.empty(log_probs.shape[0], np.float32)
-    words, word_room = np.empty((BLOCK, last - first), np.uint32), np.empty(BLOCK, np.uint32)
+    words = np.empty((BLOCK_STEPS, last - first), np.uint32)
+    word_room = np.empty(BLOCK_STEPS, np.uint32)
     centres = np.zeros_like(words)
-    since, mask = fresh(sums, first, last, x.shape[1]), renewals(values.shape[1])
+    since, mask = start_since(sums, first, last, x.shape[1]), renewal_mask(values.shape[1])
     kept = sums.total, since, sums.changed, sums.invalid
     for t in range(steps):
         step = run.first + t
-        block, row = blocks[turn], step % BLOCK
-        turn = following(turn, blocks)
+        block, row = blocks[turn], step % BLOCK_STEPS
+        turn = next_row(turn, blocks)
         read_block(form, block, room)
         if t == 0 or row == 0:
             fill_words(words, word_room, run.key, step, run.first + steps, first, 0)
@@ -112,16 +113,16 @@ def resample(first, last, form, x, values, fields, ball, centred, run, blocks, s
                 fill_words(centres, word_room, run.key, step, run.first + steps, first, 1)
         for c in range(first, last):
             if step & mask == mask:
-                renew(form, values[c], fields[c])
+                renew_fields(form, values[c], fields[c])
             centre = np.int64(unit(centres[row, c - first]) * patterns) if centred else 0
             weigh_patterns(form, values[c], fields[c], block, ball, centre, room)
-            s, unknown = draw(log_probs, weights, unit(words[row, c - first]))
+            s, unknown = draw_index(log_probs, weights, unit(words[row, c - first]))
             if s < 0 or unknown:
                 sums.invalid[c] += 1
             if s >= 0:
                 adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t)
-        record(sums, first, last, x, t, steps)
-    finish(sums, since, first, x, steps)
+        record_chains(sums, first, last, x, t, steps)
+    add_last_values(sums, since, first, x, steps)
 
 
 # Blocks of binary sites; those of pairwise models, unless there is another rule below.
@@ -181,19 +182,19 @@ def weigh_patterns(form, values, fields, block, ball, centre, room):
         i, new = target(form, values, block[k])
         room.step[0, k] = new - values[i]
         room.flipped[k] = False
-    look(form, values, fields, block, room)
+    write_levels(form, values, fields, block, room)
     log_probs[0] = 0.0
     while centre > 0:
         k = ball.site[centre]
         room.flipped[k] = True
-        log_probs[0] += gain(form, room, 0, k)
-        turn(form, room, 0, 0, k)
+        log_probs[0] += level_gain(form, room, 0, k)
+        flip_level(form, room, 0, 0, k)
         centre = ball.parent[centre]
     for s in range(1, log_probs.shape[0]):
         k, row = ball.site[s], ball.size[s] - 1
-        log_probs[s] = log_probs[ball.parent[s]] + gain(form, room, row, k)
+        log_probs[s] = log_probs[ball.parent[s]] + level_gain(form, room, row, k)
         if ball.inner[s]:
-            turn(form, room, row, row + 1, k)
+            flip_level(form, room, row, row + 1, k)
 
 
 def adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t):
@@ -207,18 +208,18 @@ def adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first,
             change_site(form, x, values, fields, c, i, new, kept, first, t)
 
 
-def look(form, values, fields, block, room):
+def write_levels(form, values, fields, block, room):
     """Write the fields of a chain to row 0. Those of pairwise models are the gains of the flips."""
     for k in range(block.shape[0]):
         room.levels[0, k] = np.float32(change(form, values, fields, block[k]))
 
 
-def gain(form, room, row, k):
+def level_gain(form, room, row, k):
     """The change in log-probability when site `k` of the block flips, float64."""
     return np.float64(room.levels[row, k])
 
 
-def turn(form, room, row, to, k):
+def flip_level(form, room, row, to, k):
     """Write what follows from `row` by a flip of site `k` to the row `to`."""
     coupling, step, levels = room.coupling, room.step, room.levels
     pace, gained = step[row, k], levels[row, k]
@@ -253,21 +254,21 @@ def rbm_read_block(form, block, room):
             coupling[1, k, j] = exp32(form.weight[i, j])
             coupling[2, k, j] = form.weight[i, j]
             reach[j] += abs(form.weight[i, j])
-    if not reach.max() < LARGEST_WEIGHT:
+    if not reach.max() < MAX_WEIGHT:
         coupling[:2] = np.nan
 
 
-def rbm_look(form, values, fields, block, room):
+def rbm_write_levels(form, values, fields, block, room):
     copy(room.levels[0], fields)
 
 
-def rbm_gain(form, room, row, k):
+def rbm_level_gain(form, room, row, k):
     pace, weight = room.step[row, k], room.coupling[2, k]
     rise = room.coupling[np.int64(pace > 0), k]
     return np.float64(pace * room.bias[k]) + softplus_change(room.levels[row], rise, weight, pace)
 
 
-def rbm_turn(form, room, row, to, k):
+def rbm_flip_level(form, room, row, to, k):
     step = room.step
     pace, weight = step[row, k], room.coupling[2, k]
     rise = room.coupling[np.int64(pace > 0), k]
@@ -328,20 +329,20 @@ def matrix_read_block(form, block, room):
                 copy(room.coupling[k, v, m], form.coupling[i * q + v, j * q : (j + 1) * q])
 
 
-def one_hot_weigh(form, values, fields, block, ball, centre, room):
+def one_hot_weigh_patterns(form, values, fields, block, ball, centre, room):
     log_probs, coupling, inner, before, now = room
     sites, q = now.shape[0], coupling.shape[1]
     for k in range(sites):
         find_field(form, values, fields, block[k], inner[0, k])
     for k in range(sites):
-        add(inner[0], inner[0], coupling[k, values[block[k]]], np.float32(-1))
+        add_coupling(inner[0], inner[0], coupling[k, values[block[k]]], np.float32(-1))
     now[:] = 0
     k = 0
     for s in range(log_probs.shape[0]):
         while k < sites:  # the sites whose values have changed since the last joint value
             before[k + 1] = before[k] + inner[k, k, now[k]]
             if k + 1 < sites:
-                add(inner[k + 1], inner[k], coupling[k, now[k]], np.float32(1))
+                add_coupling(inner[k + 1], inner[k], coupling[k, now[k]], np.float32(1))
             k += 1
         log_probs[s] = before[sites]
         while k > 0:
@@ -353,14 +354,14 @@ def one_hot_weigh(form, values, fields, block, ball, centre, room):
 
 
 @lean
-def add(out, fields, coupling, sign):
+def add_coupling(out, fields, coupling, sign):
     """`out[:] = fields + sign * coupling`, each `[sites, q]`."""
     for m in range(out.shape[0]):
         for v in range(out.shape[1]):
             out[m, v] = fields[m, v] + sign * coupling[m, v]
 
 
-def one_hot_adopt(form, x, values, fields, c, block, ball, s, room, kept, first, t):
+def one_hot_adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t):
     q = room.coupling.shape[1]
     for k in range(block.shape[0] - 1, -1, -1):
         i, new = np.int64(block[k]), s % q
@@ -373,8 +374,8 @@ READ = {PairForm: pair_read_block, RBMForm: rbm_read_block, PottsLists: lists_re
 primitive(read_block, READ | {PottsPairForm: matrix_read_block}, makes_arrays=True)
 ROOM = {RBMForm: rbm_make_room} | dict.fromkeys(ONE_HOT, one_hot_make_room)
 primitive(make_room, ROOM, makes_arrays=True)
-primitive(weigh_patterns, dict.fromkeys(ONE_HOT, one_hot_weigh))
-primitive(adopt_pattern, dict.fromkeys(ONE_HOT, one_hot_adopt))
-primitive(look, {RBMForm: rbm_look})
-primitive(gain, {RBMForm: rbm_gain})
-primitive(turn, {RBMForm: rbm_turn})
+primitive(weigh_patterns, dict.fromkeys(ONE_HOT, one_hot_weigh_patterns))
+primitive(adopt_pattern, dict.fromkeys(ONE_HOT, one_hot_adopt_pattern))
+primitive(write_levels, {RBMForm: rbm_write_levels})
+primitive(level_gain, {RBMForm: rbm_level_gain})
+primitive(flip_level, {RBMForm: rbm_flip_level})

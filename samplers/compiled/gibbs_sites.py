@@ -13,18 +13,18 @@ from latticework.models.forms import IMPOSSIBLE, GraphForm, PairForm, RBMForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.fields import (
-    bounds,
     change,
     change_site,
     count_values,
     find_field,
+    two_values,
 )
-from latticework.samplers.compiled.hidden_units import exponentials, softplus_change
+from latticework.samplers.compiled.hidden_units import softplus_change, write_exponentials
 from latticework.samplers.compiled.jit import copy, inlined, lean, primitive
-from latticework.samplers.compiled.packed_chains import MANY
+from latticework.samplers.compiled.packed_chains import MAX_SINGLE_NEIGHBOURS
 from latticework.samplers.compiled.pairwise import ONE_HOT, LatticeTable, PottsLists
 from latticework.samplers.compiled.philox import unit
-from latticework.samplers.compiled.running_sums import leave
+from latticework.samplers.compiled.running_sums import add_held_value
 
 
 def room_of(form):
@@ -56,7 +56,7 @@ def lattice_resample(form, x, values, fields, c, i, word, room, kept, first, t):
     old = x[c, i]
     x[c, i] = new
     changed[c] += np.int64(new != old)
-    leave(total, since, first, c, i, old, t)
+    add_held_value(total, since, first, c, i, old, t)
 
 
 # Graphs.
@@ -75,11 +75,11 @@ def graph_resample(form, x, values, fields, c, i, word, room, kept, first, t):
 def graph_log_odds(form, x, c, i):
     """The log-odds of a site, by the operations of `tile_values.find_odds`."""
     start, stop = form.starts[i], form.starts[i + 1]
-    if stop - start <= MANY:
+    if stop - start <= MAX_SINGLE_NEIGHBOURS:
         return add_slopes(form, x, c, start, stop, np.float32(form.offset[i]))
     total = form.offset[i]
-    for k in range(start, stop, MANY):
-        total += add_slopes(form, x, c, k, min(k + MANY, stop), np.float32(0))
+    for k in range(start, stop, MAX_SINGLE_NEIGHBOURS):
+        total += add_slopes(form, x, c, k, min(k + MAX_SINGLE_NEIGHBOURS, stop), np.float32(0))
     return np.float32(total)
 
 
@@ -107,7 +107,7 @@ def add_slopes(form, x, c, start, stop, base):
 
 
 def pair_resample(form, x, values, fields, c, i, word, room, kept, first, t):
-    (low, high), old = bounds(form), x[c, i]
+    (low, high), old = two_values(form), x[c, i]
     gain = change(form, x[c], fields[c], i)
     p = 1.0 / (1.0 + math.exp(gain if old == high else -gain))
     new = high if unit(word) < p else low
@@ -127,8 +127,8 @@ def rbm_room(form):
 
 def rbm_prepare(form, i, room):
     """The odds of a flip to 1 and of a flip to 0."""
-    exponentials(form.weight[i], np.float32(1), room[0])
-    exponentials(form.weight[i], np.float32(-1), room[1])
+    write_exponentials(form.weight[i], np.float32(1), room[0])
+    write_exponentials(form.weight[i], np.float32(-1), room[1])
 
 
 def rbm_resample(form, x, values, fields, c, i, word, room, kept, first, t):
@@ -181,7 +181,7 @@ def find_logits(form, values, fields, i, logits, single):
 
 def lists_find_logits(form, values, fields, i, logits, single):
     """In single precision, unless the site is a hub."""
-    if form.starts[i + 1] - form.starts[i] > MANY:
+    if form.starts[i + 1] - form.starts[i] > MAX_SINGLE_NEIGHBOURS:
         find_field(form, values, fields, i, logits)
     else:
         find_field(form, values, fields, i, single)

@@ -9,16 +9,16 @@ import numpy as np
 
 from latticework.samplers.compiled.jit import copy, inlined, kernel
 from latticework.samplers.compiled.packed_chains import LANES
-from latticework.samplers.compiled.run_words import BLOCK, fill_words
-from latticework.samplers.compiled.scans import following
+from latticework.samplers.compiled.run_words import BLOCK_STEPS, fill_words
+from latticework.samplers.compiled.scans import next_row
 from latticework.samplers.compiled.tile_values import (
-    LINE,
+    LINE_SITES,
     count_flips,
     entries_of,
     entry,
     load_tile,
     store_value,
-    visit,
+    visit_site,
     widest,
     words_of,
 )
@@ -33,11 +33,11 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
     steps, size, draws = run.steps, x.shape[1], sums.trace.shape[0]
     seen, most, entries = sums.total.shape[0] > 0, widest(form, last - first), entries_of(form)
     changed = np.empty(min(most, max(LANES, last - first)), np.uint32)
-    word_room = np.empty(BLOCK, np.uint32)
+    word_room = np.empty(BLOCK_STEPS, np.uint32)
     for start in range(first, last, most):
         chains = min(most, last - start)
         width = np.uint64(chains)
-        words = np.zeros((BLOCK, words_of(form, chains)), np.uint32)
+        words = np.zeros((BLOCK_STEPS, words_of(form, chains)), np.uint32)
         flat, apart = words.reshape(words.size), np.uint64(words.shape[1])
         now, room = load_tile(form, values, start, chains)
         total = np.zeros((size, chains) if seen else (0, 0), np.float32)
@@ -45,25 +45,25 @@ def resample_tiles(first, last, form, x, values, run, sites, sums):
         changed[:], turn = 0, 0
         for t in range(steps):
             step = run.first + t
-            row = np.uint64(step % BLOCK)
+            row = np.uint64(step % BLOCK_STEPS)
             if t == 0 or row == 0:
                 fill_words(words, word_room, run.key, step, run.first + steps, start, 0)
                 count_flips(form, width, changed, room)
-            i, turn = np.uint64(sites[turn]), following(turn, sites)
+            i, turn = np.uint64(sites[turn]), next_row(turn, sites)
             if seen:
                 for v in range(entries):
                     held, at = np.float32(t - since[i]), i * entries + v
                     for c in range(width):
                         total[at, c] += held * entry(form, now, width, i, v, c)
                 since[i] = t
-            visit(form, now, width, i, flat, row * apart, changed, room)
+            visit_site(form, now, width, i, flat, row * apart, changed, room)
             if t >= steps - draws:
                 trace_tile(form, sums.trace, t - (steps - draws), now, width, i, start, entries)
         count_flips(form, width, changed, room)
         for c in range(width):
             sums.changed[start + c] += np.int64(changed[c])
-        for begin in range(0, values.shape[1], LINE):
-            end = np.uint64(min(begin + LINE, values.shape[1]))
+        for begin in range(0, values.shape[1], LINE_SITES):
+            end = np.uint64(min(begin + LINE_SITES, values.shape[1]))
             for c in range(width):
                 for i in range(np.uint64(begin), end):
                     store_value(form, values, start + c, now, width, i, c)

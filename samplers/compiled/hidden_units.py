@@ -11,7 +11,7 @@ import numpy as np
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.jit import copy, inlined, kernel, reordered
 
-LARGEST_WEIGHT = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
+MAX_WEIGHT = np.float32(20)  # weight of an RBM: four exponentials of it fit float32
 
 
 @inlined
@@ -22,11 +22,11 @@ def split_units(fields, hidden):
 
 def rbm_renew(form, values, fields):
     find_inputs(form, values, fields[: form.hidden_bias.shape[0]])
-    shift(fields, form.hidden_bias, np.float32(0))
+    shift_inputs(fields, form.hidden_bias, np.float32(0))
 
 
 def rbm_add_change(form, fields, i, old, new):
-    shift(fields, form.weight[i], new - old)
+    shift_inputs(fields, form.weight[i], new - old)
 
 
 @kernel
@@ -42,10 +42,10 @@ def find_inputs(form, x, inputs):
 
 
 @kernel
-def exponentials(row, sign, odds):
-    """exp(sign * row), or NaN for a weight that `factors` cannot serve."""
+def write_exponentials(row, sign, odds):
+    """exp(sign * row), or NaN for a weight that `multiply_factors` cannot serve."""
     for j in range(row.shape[0]):
-        odds[j] = exp32(sign * row[j]) if abs(row[j]) < LARGEST_WEIGHT else np.float32(np.nan)
+        odds[j] = exp32(sign * row[j]) if abs(row[j]) < MAX_WEIGHT else np.float32(np.nan)
 
 
 @kernel
@@ -55,7 +55,7 @@ def softplus_change(fields, odds, row, sign):
     `odds` are `exponentials(row, sign)`.
     """
     _, on, off = split_units(fields, row.shape[0])
-    product = factors(on, off, odds)
+    product = multiply_factors(on, off, odds)
     if 1e-300 < product < 1e300:
         return math.log(product)
     return exact_change(fields, row, sign)  # beyond double precision, or NaN
@@ -74,7 +74,7 @@ def exact_change(inputs, row, sign):
 
 
 @reordered
-def factors(on, off, odds):
+def multiply_factors(on, off, odds):
     """The product of (1 + odds_j exp(input_j)) / (1 + exp(input_j)).
 
     Four factors at a time are multiplied in single precision.
@@ -94,7 +94,7 @@ def factors(on, off, odds):
 
 
 @kernel
-def shift(fields, row, step):
+def shift_inputs(fields, row, step):
     """Add a multiple of a row of weights to a chain's hidden inputs, and update their sigmoids."""
     inputs, on, off = split_units(fields, row.shape[0])
     for j in range(inputs.shape[0]):

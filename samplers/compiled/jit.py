@@ -22,8 +22,8 @@ from numba.extending import overload
 from latticework.samplers.compiled import cache
 
 log = logging.getLogger(__name__)
-ALONE = 50_000.0  # nanoseconds of work below which a second thread costs more than it saves
-SHORT = 8  # chains of a thread, where a step of a chain is short: `over_chains`
+MIN_THREAD_NANOSECONDS = 50_000.0  # work below which a second thread costs more than it saves
+MIN_THREAD_CHAINS = 8  # chains of a thread, where a step of a chain is short: `over_chains`
 # Sums may be reordered, so that they use vector registers. NaN and infinities keep their meaning.
 REORDERED = frozenset({"reassoc", "contract", "nsz", "arcp"})
 # Division by zero as in NumPy. No kernel is called from C.
@@ -129,7 +129,7 @@ def over_chains(
     to one line wait for each other. Where a step takes less than a microsecond, that costs more
     than a second thread saves.
     """
-    most = min(max(1, chains // fewest), max(1, int(nanoseconds / ALONE)))
+    most = min(max(1, chains // fewest), max(1, int(nanoseconds / MIN_THREAD_NANOSECONDS)))
     threads = min(torch.get_num_threads(), most)
     ends = [chains * i // threads for i in range(threads + 1)]
     _share([partial(run, *ends[i : i + 2], *args) for i in range(threads)], threads)
@@ -145,7 +145,7 @@ def over_chunks(run: Callable, chains: int, most: int, nanoseconds: float, *args
     ends = [chains * i // chunks for i in range(chunks + 1)]
     calls = [partial(run, *ends[i : i + 2], *args) for i in range(chunks)]
     with products_on_one_thread() as allowed:
-        _share(calls, min(allowed, chunks, max(1, int(nanoseconds / ALONE))))
+        _share(calls, min(allowed, chunks, max(1, int(nanoseconds / MIN_THREAD_NANOSECONDS))))
 
 
 @contextmanager

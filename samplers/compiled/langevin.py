@@ -24,7 +24,7 @@ def prices(sampler: DULA | DMALA, sites: int, distance: float = 1.0) -> NDArray[
 
 
 @kernel
-def settle(c, adjusted, changes, level, after, normaliser, sums, beyond=0.0):
+def settle_proposal(c, adjusted, changes, level, after, normaliser, sums, beyond=0.0):
     """Whether chain `c` moves to its proposal, where the log normaliser is `after`.
 
     On a quadratic target, Eq. (3) is a ratio of normalisers. Other rules have terms `beyond` it.

@@ -8,13 +8,13 @@ from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.jit import kernel, lean, over_chains, reordered
 
 NANOSECONDS = 0.5  # for a site, roughly
-ENTRIES = 2**16  # sites whose terms are written together, so that they stay in the cache
+CHUNK_SITES = 2**16  # sites whose terms are written together, so that they stay in the cache
 
 
 def evaluate_lattice(form: LatticeForm, states: Tensor) -> Tensor:
     """The log-probabilities of int8 states `[n, sites]`: the numbers of `Lattice.log_prob`."""
     coupling, bias = np.float32(form.coupling), form.bias
-    together = max(1, ENTRIES // states.shape[1])
+    together = max(1, CHUNK_SITES // states.shape[1])
     terms, values = torch.empty(min(len(states), together), states.shape[1]), []
     for part in states.split(together):
         args = form.shifts, form.joins, coupling, bias, part.numpy(), terms.numpy()

@@ -39,8 +39,8 @@ from latticework.samplers.compiled.pairwise import (
     PottsMatrix,
 )
 
-GROUP = 16  # moves of a block where the coupling is dense
-LEAST_SUM, MOST_SUM = 1e-200, 1e200  # sums of weights; beyond them, weights follow a `top`
+BLOCK_MOVES = 16  # moves of a block where the coupling is dense
+MIN_SUM, MAX_SUM = 1e-200, 1e200  # sums of weights; beyond them, weights follow a `top`
 
 
 class MovesState(NamedTuple):
@@ -62,7 +62,7 @@ class MoveRule(NamedTuple):
 def weighed_state(x: Tensor, form: Any, rule: MoveRule, double: bool) -> MovesState:
     """The state at `x`, with weights in double precision or, on dense forms, in single."""
     chains, moves = len(x), x[0].numel()
-    width = isqrt(x.shape[1]) * (moves // x.shape[1]) if isinstance(form, LISTED) else GROUP
+    width = isqrt(x.shape[1]) * (moves // x.shape[1]) if isinstance(form, LISTED) else BLOCK_MOVES
     blocks = -(-moves // width)
     dtype = torch.float64 if double or isinstance(form, LISTED) else torch.float32
     weights = x.new_zeros(chains, blocks * width, dtype=dtype)
@@ -87,7 +87,7 @@ def rows_of_chain(state, c, room):
 
 @inlined
 def spare_rows(state, room):
-    """Rows for what `follow` writes."""
+    """Rows for what `follow_changes` writes."""
     fields, weights, sums = state.fields[0], state.weights[0], state.sums[0]
     return np.empty_like(fields), np.zeros_like(weights), np.empty_like(sums), room
 
@@ -116,34 +116,34 @@ def weigh_moves(form, rule, now, rows):
     return top
 
 
-def follow(form, rule, now, rows, spare, top, sites, old, new):
+def follow_changes(form, rule, now, rows, spare, top, sites, old, new):
     """Bring fields and weights to `now`, where `sites` have changed from `old` to `new`.
 
     Returns the sum of the weights and their `top`. They are in `rows_of_proposal`.
     """
     add_changes(form, rows[0], sites, old, new)
-    reweigh(form, rule, now, rows, top, sites)
+    reweigh_sites(form, rule, now, rows, top, sites)
     return sum_of(rows[2]), top
 
 
 def rows_of_proposal(form, rows, spare):
-    """The rows that `follow` has written."""
+    """The rows that `follow_changes` has written."""
     return rows
 
 
-def adopt(form, rows, spare):
+def adopt_proposal(form, rows, spare):
     """Take the proposed rows over."""
 
 
-def go_back(form, rule, now, rows, top, sites, old, new):
-    """Undo `follow`, after `now` has the values `old` again."""
+def undo_changes(form, rule, now, rows, top, sites, old, new):
+    """Undo `follow_changes`, after `now` has the values `old` again."""
     add_changes(form, rows[0], sites, new, old)
-    reweigh(form, rule, now, rows, top, sites)
+    reweigh_sites(form, rule, now, rows, top, sites)
 
 
 def has_lost_range(form, total):
     """Whether a sum of weights is so large or small that `top` should follow it."""
-    return not LEAST_SUM < total < MOST_SUM
+    return not MIN_SUM < total < MAX_SUM
 
 
 def weigh_site(form, rule, now, fields, weights, i, top):
@@ -155,7 +155,7 @@ def weigh_site(form, rule, now, fields, weights, i, top):
 
 
 @lean
-def reweigh(form, rule, now, rows, top, sites):
+def reweigh_sites(form, rule, now, rows, top, sites):
     """Compute the weights of sites and their neighbours afresh, and the sums of their blocks."""
     fields, weights, sums, _ = rows
     moves, width = fields.shape[0] // now.shape[0], weights.shape[0] // sums.shape[0]
@@ -207,7 +207,7 @@ def potts_weigh_site(form, rule, now, fields, weights, i, top):
 # Dense couplings: weights relative to the largest.
 
 
-def dense_weigh(form, rule, now, rows):
+def dense_weigh_moves(form, rule, now, rows):
     fields, weights, sums, halves = rows
     weigh_halves(form, rule, now, fields, halves)
     top = largest_number32(halves)
@@ -228,13 +228,13 @@ def exponentiate_halves(weights, halves, top, unknown):
 @reordered
 def sum_groups(weights, sums):
     for g in range(sums.shape[0]):
-        total = weights[g * GROUP]
-        for m in range(g * GROUP + 1, (g + 1) * GROUP):
+        total = weights[g * BLOCK_MOVES]
+        for m in range(g * BLOCK_MOVES + 1, (g + 1) * BLOCK_MOVES):
             total += weights[m]
         sums[g] = total
 
 
-def dense_follow(form, rule, now, rows, spare, top, sites, old, new):
+def dense_follow_changes(form, rule, now, rows, spare, top, sites, old, new):
     copy(spare[0], rows[0])
     add_changes(form, spare[0], sites, old, new)
     new_top = weigh_moves(form, rule, now, spare)
@@ -245,17 +245,17 @@ def dense_rows_of_proposal(form, rows, spare):
     return spare
 
 
-def dense_adopt(form, rows, spare):
+def dense_adopt_proposal(form, rows, spare):
     copy(rows[0], spare[0])
     copy(rows[1], spare[1])
     copy(rows[2], spare[2])
 
 
-def dense_go_back(form, rule, now, rows, top, sites, old, new):
+def dense_undo_changes(form, rule, now, rows, top, sites, old, new):
     pass
 
 
-def never(form, total):
+def never_loses_range(form, total):
     return False
 
 
@@ -300,12 +300,12 @@ def for_dense(function):
 
 
 primitive(make_room, for_dense(room_for_halves), makes_arrays=True)
-primitive(weigh_moves, for_dense(dense_weigh))
-primitive(follow, for_dense(dense_follow))
+primitive(weigh_moves, for_dense(dense_weigh_moves))
+primitive(follow_changes, for_dense(dense_follow_changes))
 primitive(rows_of_proposal, for_dense(dense_rows_of_proposal), makes_arrays=True)
-primitive(adopt, for_dense(dense_adopt))
-primitive(go_back, for_dense(dense_go_back))
-primitive(has_lost_range, for_dense(never) | {LatticeCounts: never})
+primitive(adopt_proposal, for_dense(dense_adopt_proposal))
+primitive(undo_changes, for_dense(dense_undo_changes))
+primitive(has_lost_range, for_dense(never_loses_range) | {LatticeCounts: never_loses_range})
 WEIGH_SITE = {GraphForm: graph_weigh_site, LatticeCounts: lattice_weigh_site}
 primitive(weigh_site, WEIGH_SITE | {PottsLists: potts_weigh_site})
 primitive(weigh_halves, {PairForm: pair_halves, PottsMatrix: matrix_halves})

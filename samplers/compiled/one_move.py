@@ -14,29 +14,35 @@ from torch import Tensor
 
 from latticework.models.forms import PairForm, forbids
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
-from latticework.samplers.compiled.draws import accepts, draw_site, sum_of
+from latticework.samplers.compiled.draws import accepts, draw_by_blocks, sum_of
 from latticework.samplers.compiled.field_rows import rows_of
-from latticework.samplers.compiled.fields import leave_value, put, renew, renewals, target
+from latticework.samplers.compiled.fields import (
+    add_held_site,
+    put_value,
+    renew_fields,
+    renewal_mask,
+    target,
+)
 from latticework.samplers.compiled.jit import kernel, over_chains
 from latticework.samplers.compiled.move_weights import (
     MoveRule,
     MovesState,
-    adopt,
-    follow,
-    go_back,
+    adopt_proposal,
+    follow_changes,
     has_lost_range,
     make_room,
     rows_of_chain,
     spare_rows,
+    undo_changes,
     weigh_moves,
     weighed_state,
 )
 from latticework.samplers.compiled.pairwise import PairwiseForm, pairwise
-from latticework.samplers.compiled.philox import AHEAD, fill_steps, unit
-from latticework.samplers.compiled.running_sums import finish, fresh, record_chain
+from latticework.samplers.compiled.philox import STEPS_AHEAD, fill_steps, unit
+from latticework.samplers.compiled.running_sums import add_last_values, record_chain, start_since
 from latticework.samplers.locally_balanced import LocallyBalanced
 
-LARGEST_RATIO = 700.0  # logarithm; a larger ratio of Z would be infinite, and accepts as well
+MAX_LOG_RATIO = 700.0  # logarithm; a larger ratio of Z would be infinite, and accepts as well
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,8 @@ class OneMoveTwin(CompiledSampler):
 def move_once(first, last, form, rule, state, keys, out):
     """Propose a move of each chain in each step."""
     x, values, tops = state.x, state.values, state.top
-    steps, mask = keys.shape[0], renewals(values.shape[1])
-    words, since = np.empty((4, AHEAD), np.uint32), fresh(out, first, last, x.shape[1])
+    steps, mask = keys.shape[0], renewal_mask(values.shape[1])
+    words, since = np.empty((4, STEPS_AHEAD), np.uint32), start_since(out, first, last, x.shape[1])
     room = make_room(form, state.fields.shape[1])
     spare = spare_rows(state, room)
     site, (old, new) = np.empty(1, np.int64), np.empty((2, 1), values.dtype)
@@ -78,28 +84,28 @@ def move_once(first, last, form, rule, state, keys, out):
         now, rows, top = values[c], rows_of_chain(state, c, room), tops[c]
         here = sum_of(rows[2])
         for t in range(steps):
-            ahead = t % AHEAD
+            ahead = t % STEPS_AHEAD
             if ahead == 0:
-                fill_steps(words, keys[t : t + AHEAD], c, 0)
+                fill_steps(words, keys[t : t + STEPS_AHEAD], c, 0)
             if keys[t] & mask == 0:
-                renew(form, now, rows[0])
+                renew_fields(form, now, rows[0])
             if keys[t] & mask == 0 or has_lost_range(form, here):
                 top = weigh_moves(form, rule, now, rows)
                 here = sum_of(rows[2])
-            m = draw_site(rows[1], rows[2], here, unit(words[0, ahead]))
+            m = draw_by_blocks(rows[1], rows[2], here, unit(words[0, ahead]))
             site[0], new[0] = target(form, now, m)
             old[0] = now[site[0]]
-            put(form, x[c], now, site[0], new[0])
-            there, new_top = follow(form, rule, now, rows, spare, top, site, old, new)
-            log_ratio = min(math.log(here) - math.log(there) + (top - new_top), LARGEST_RATIO)
+            put_value(form, x[c], now, site[0], new[0])
+            there, new_top = follow_changes(form, rule, now, rows, spare, top, site, old, new)
+            log_ratio = min(math.log(here) - math.log(there) + (top - new_top), MAX_LOG_RATIO)
             if accepts(c, log_ratio, unit(words[1, ahead]), out.accept, out.invalid):
-                adopt(form, rows, spare)
+                adopt_proposal(form, rows, spare)
                 here, top = there, new_top
                 out.changed[c] += 1
-                leave_value(form, out.total, since, first, c, site[0], old[0], new[0], t)
+                add_held_site(form, out.total, since, first, c, site[0], old[0], new[0], t)
             else:
-                put(form, x[c], now, site[0], old[0])
-                go_back(form, rule, now, rows, top, site, old, new)
+                put_value(form, x[c], now, site[0], old[0])
+                undo_changes(form, rule, now, rows, top, site, old, new)
             record_chain(out.trace, x, c, t - steps)
         tops[c] = top
-    finish(out, since, first, x, steps)
+    add_last_values(out, since, first, x, steps)

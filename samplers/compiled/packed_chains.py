@@ -18,9 +18,9 @@ from numba.np import arrayobj
 
 from latticework.samplers.compiled.jit import lean
 
-MANY = 128  # neighbours of a site, which are added in single precision at most
+MAX_SINGLE_NEIGHBOURS = 128  # neighbours of a site, which are added in single precision at most
 LANES = 32  # chains, a bit each of a word
-APART = 4  # sums at a time, which do not wait for each other
+SUMS_AT_ONCE = 4  # sums at a time, which do not wait for each other
 INDEX = ir.IntType(64)
 FLOAT, INT32 = ir.FloatType(), ir.IntType(32)
 BYTES = ir.VectorType(ir.IntType(8), LANES)
@@ -69,9 +69,9 @@ def add_neighbours(typing, fields, at, words, near, slope, start, stop, base):
             after = builder.fadd(before, fill_lanes_with(load(weights, k)))
             builder.store(builder.select(builder.bitcast(word, bits), after, before), total)
 
-        step, single = ir.Constant(INDEX, APART), ir.Constant(INDEX, 1)
+        step, single = ir.Constant(INDEX, SUMS_AT_ONCE), ir.Constant(INDEX, 1)
         whole = builder.sub(stop, builder.urem(builder.sub(stop, start), step))
-        totals = [cgutils.alloca_once(builder, floats) for _ in range(APART)]
+        totals = [cgutils.alloca_once(builder, floats) for _ in range(SUMS_AT_ONCE)]
         for lane in range(0, LANES, lanes):
             for total in totals:
                 builder.store(zero, total)
@@ -96,12 +96,12 @@ def find_odds(fields, at, total, form, now, i):
     """Write the log-odds of site `i` to `fields` from `at` on. `total` `[LANES]` is room."""
     near, slope, offset = form.neighbours, form.slope, form.offset
     start, stop = form.starts[i], form.starts[i + np.uint64(1)]
-    if stop - start <= MANY:
+    if stop - start <= MAX_SINGLE_NEIGHBOURS:
         add_neighbours(fields, at, now, near, slope, start, stop, np.float32(offset[i]))
         return
     total[:] = offset[i]
-    for k in range(start, stop, MANY):
-        end = min(k + MANY, stop)
+    for k in range(start, stop, MAX_SINGLE_NEIGHBOURS):
+        end = min(k + MAX_SINGLE_NEIGHBOURS, stop)
         add_neighbours(fields, at, now, near, slope, k, end, np.float32(0))
         for c in range(LANES):
             total[c] += fields[at + c]
@@ -110,7 +110,7 @@ def find_odds(fields, at, total, form, now, i):
 
 
 @intrinsic
-def pack(typing, values, at):
+def pack_word(typing, values, at):
     """The word of 32 bytes from `at` on: a bit for each, 1 where the byte is not 0."""
     signature = types.uint32(values, at)
 

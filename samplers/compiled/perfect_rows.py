@@ -13,7 +13,6 @@ from latticework.samplers.compiled.bit_rows import unpack_row
 from latticework.samplers.compiled.bits import (
     PAST_CALLS,
     SEED_BYTES,
-    STEPS_AHEAD,
     decide_both,
     fill_past_seeds,
     select_bits,
@@ -21,6 +20,7 @@ from latticework.samplers.compiled.bits import (
 )
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import count_all
+from latticework.samplers.compiled.philox import STEPS_AHEAD
 from latticework.samplers.compiled.row_tiles import find_line, find_tile, separate_pairs
 from latticework.samplers.compiled.vectors import (
     BYTES,

@@ -24,8 +24,8 @@ WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 ROUNDS = 10
 SCALE = 2.0**-32
-SHARED = np.uint32(0xFFFFFFFF)  # in place of a chain: numbers that all chains share
-AHEAD = 16  # steps whose numbers are drawn together, so that vector registers are used
+SHARED_CHAIN = np.uint32(0xFFFFFFFF)  # in place of a chain: numbers that all chains share
+STEPS_AHEAD = 16  # steps whose numbers are drawn together, so that vector registers are used
 
 
 def step_keys(steps: int, rng: Generator) -> NDArray[np.int64]:
@@ -49,7 +49,7 @@ def philox(c0, c1, c2, key):
 
 
 @kernel
-def fill(out, key, chain, stream):
+def fill_step(out, key, chain, stream):
     """Fill `out`, a multiple of 4 words, for one chain and step."""
     key, chain, stream = np.uint64(key), np.uint32(chain), np.uint32(stream)
     quarter = out.shape[0] // 4

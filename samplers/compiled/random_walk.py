@@ -14,17 +14,37 @@ from latticework.models.forms import GraphForm, LatticeForm, PairForm, RBMForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.field_rows import dense_fields_of
-from latticework.samplers.compiled.fields import change, renew, renewals, set_site, target
+from latticework.samplers.compiled.fields import (
+    change,
+    renew_fields,
+    renewal_mask,
+    set_site,
+    target,
+)
 from latticework.samplers.compiled.gibbs_sites import room_of
-from latticework.samplers.compiled.hidden_units import exponentials, shift, softplus_change
-from latticework.samplers.compiled.jit import SHORT, kernel, over_chains, primitive
+from latticework.samplers.compiled.hidden_units import (
+    shift_inputs,
+    softplus_change,
+    write_exponentials,
+)
+from latticework.samplers.compiled.jit import MIN_THREAD_CHAINS, kernel, over_chains, primitive
 from latticework.samplers.compiled.pairwise import list_neighbours
-from latticework.samplers.compiled.philox import AHEAD, fill, fill_steps, unit
-from latticework.samplers.compiled.running_sums import finish, fresh, leave, record_chain
+from latticework.samplers.compiled.philox import STEPS_AHEAD, fill_step, fill_steps, unit
+from latticework.samplers.compiled.running_sums import (
+    add_held_value,
+    add_last_values,
+    record_chain,
+    start_since,
+)
 
 BinaryForm = GraphForm | LatticeForm | PairForm | RBMForm
 # Parameters of which each flip adds one to the change of log pi.
-ADDED = {GraphForm: "offset", LatticeForm: "odds", PairForm: "diagonal", RBMForm: "visible_bias"}
+ADDED_PARAMETERS = {
+    GraphForm: "offset",
+    LatticeForm: "odds",
+    PairForm: "diagonal",
+    RBMForm: "visible_bias",
+}
 
 
 class SiteWalkState(NamedTuple):
@@ -41,13 +61,13 @@ class RandomWalkTwin(CompiledSampler):
         chains, sites = state.x.shape
         longest = min(2 * self.sampler.length - 1, sites)
         work = chains * len(keys) * (30.0 + longest * (10.0 + state.fields.shape[1] / 3))
-        form = list_neighbours(priced(form))
+        form = list_neighbours(spread_unknown(form))
         args = form, longest, state.x.numpy(), state.fields.numpy(), keys, sums
-        over_chains(walk, chains, work, *args, fewest=SHORT)
+        over_chains(walk_paths, chains, work, *args, fewest=MIN_THREAD_CHAINS)
         return state
 
 
-def priced(form: BinaryForm) -> BinaryForm:
+def spread_unknown(form: BinaryForm) -> BinaryForm:
     """The form, in which every flip changes log pi by NaN if a parameter is NaN or infinite.
 
     No state then has a finite log-probability, and every path must be rejected. The change of a
@@ -55,28 +75,28 @@ def priced(form: BinaryForm) -> BinaryForm:
     """
     if all(np.isfinite(part).all() for part in form):
         return form
-    added = ADDED[type(form)]
+    added = ADDED_PARAMETERS[type(form)]
     return form._replace(**{added: np.full_like(getattr(form, added), np.nan)})
 
 
 @kernel
-def walk(first, last, form, longest, x, fields, keys, sums):
+def walk_paths(first, last, form, longest, x, fields, keys, sums):
     steps, sites, total, changed = keys.shape[0], x.shape[1], sums.total, sums.changed
     accept, invalid, trace = sums.accept, sums.invalid, sums.trace
-    words, more = np.empty((4, AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
+    words, more = np.empty((4, STEPS_AHEAD), np.uint32), np.empty((longest + 1) // 4 * 4, np.uint32)
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
-    room, since, mask = room_of(form), fresh(sums, first, last, sites), renewals(sites)
+    room, since, mask = room_of(form), start_since(sums, first, last, sites), renewal_mask(sites)
     for c in range(first, last):
         now, own = x[c], fields[c]
         for t in range(steps):
-            ahead = t % AHEAD
+            ahead = t % STEPS_AHEAD
             if keys[t] & mask == 0:
-                renew(form, now, own)
+                renew_fields(form, now, own)
             if ahead == 0:
-                fill_steps(words, keys[t : t + AHEAD], c, 0)
+                fill_steps(words, keys[t : t + STEPS_AHEAD], c, 0)
             number = 1 + np.int64(unit(words[0, ahead]) * longest)
             if number > 2:
-                fill(more[: (number + 1) // 4 * 4], keys[t], c, 1)
+                fill_step(more[: (number + 1) // 4 * 4], keys[t], c, 1)
             for k in range(number):  # the first swaps of a shuffle, which are undone
                 word = words[2 + k, ahead] if k < 2 else more[k - 2]
                 swapped[k] = k + np.int64(unit(word) * (sites - k))
@@ -85,12 +105,12 @@ def walk(first, last, form, longest, x, fields, keys, sums):
             if accepts(c, gain, unit(words[1, ahead]), accept, invalid):
                 changed[c] += number
                 for k in range(number):
-                    leave(total, since, first, c, order[k], now[order[k]], t)
+                    add_held_value(total, since, first, c, order[k], now[order[k]], t)
                 path_flip(form, now, own, order, number, room)
             for k in range(number - 1, -1, -1):
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
             record_chain(trace, x, c, t - steps)
-    finish(sums, since, first, x, steps)
+    add_last_values(sums, since, first, x, steps)
 
 
 # Primitives of paths. Those of single sites are in `compiled.fields`.
@@ -143,14 +163,14 @@ def rbm_path_change(form, now, fields, order, number, room):
         gain += np.float64(sign * form.visible_bias[i])
         for j in range(inputs.shape[0]):
             inputs[j] += sign * row[j]
-    exponentials(inputs, np.float32(1), odds)
+    write_exponentials(inputs, np.float32(1), odds)
     return gain + softplus_change(fields, odds, inputs, np.float32(1))
 
 
 def rbm_path_flip(form, now, fields, order, number, room):
     for k in range(number):
         now[order[k]] = np.float32(1) - now[order[k]]
-    shift(fields, room[0], np.float32(1))
+    shift_inputs(fields, room[0], np.float32(1))
 
 
 primitive(path_change, {PairForm: pair_path_change, RBMForm: rbm_path_change})

@@ -17,7 +17,7 @@ from latticework.models.forms import Form, array
 from latticework.samplers.compiled.arithmetic import sigmoid32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.jit import kernel, over_chains, reordered
-from latticework.samplers.compiled.philox import fill, is_below, step_keys
+from latticework.samplers.compiled.philox import fill_step, is_below, step_keys
 from latticework.samplers.compiled.rbm import record_states
 from latticework.samplers.rates import RatesState, SamplePenalization
 from latticework.samplers.sums import NOTHING, SumRequest, Sums, empty_sums
@@ -89,18 +89,18 @@ def rates_gibbs(
     inputs, h = np.empty_like(hidden_bias), np.empty_like(hidden_bias)
     words = np.empty(max(visible, hidden) // 4 * 4 + 4, np.uint32)
     for c in range(first, last):
-        add(weight, fast[c], x[c], hidden_bias, fast_hidden[c], both, inputs)
+        add_fast_weights(weight, fast[c], x[c], hidden_bias, fast_hidden[c], both, inputs)
         for t in range(steps):
             unknown = False
             for update in range(updates):
-                fill(words, keys[t], c, 2 * update)
+                fill_step(words, keys[t], c, 2 * update)
                 for j in range(hidden):
                     z = inputs[j]
                     rare = sigmoid32(-abs(z))  # the smaller of both probabilities
                     is_on = is_below(words[j], rare) != (z > 0)
                     h[j] = np.float32(is_on) + np.float32(0) * rare  # NaN stays NaN
-                multiply(both, h, above)
-                fill(words, keys[t], c, 2 * update + 1)
+                multiply_weights(both, h, above)
+                fill_step(words, keys[t], c, 2 * update + 1)
                 for i in range(visible):
                     z = above[i] + visible_bias[i] + fast_visible[c, i]
                     above[i] = sigmoid32(z)
@@ -114,15 +114,15 @@ def rates_gibbs(
                     h[j] = sigmoid32(inputs[j])
             sums.accept[c] += 1
             sums.invalid[c] += unknown
-            emit(sums, c, emitted, above if emit_mean else x[c])
+            emit_state(sums, c, emitted, above if emit_mean else x[c])
             record_states(c, c + 1, sums, emitted, t, steps)
             if spins:
                 penalise_spins(
                     fast[c], fast_visible[c], fast_hidden[c], x[c], h, weight, size, decay, both
                 )
             else:
-                learn(fast_visible[c], x[c], visible_rates, size, decay)
-                learn(fast_hidden[c], h, hidden_rates, size, decay)
+                learn_biases(fast_visible[c], x[c], visible_rates, size, decay)
+                learn_biases(fast_hidden[c], h, hidden_rates, size, decay)
                 learn_weights(fast[c], x[c], h, weight_rates, weight, size, decay, both)
             sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)
 
@@ -136,14 +136,14 @@ def rates_herding(
     both, above = np.empty_like(weight), np.empty_like(visible_bias)
     inputs, h = np.empty_like(hidden_bias), np.empty_like(hidden_bias)
     for c in range(first, last):
-        add(weight, fast[c], x[c], hidden_bias, fast_hidden[c], both, inputs)
+        add_fast_weights(weight, fast[c], x[c], hidden_bias, fast_hidden[c], both, inputs)
         for t in range(steps):
             moving, sweep = True, 0
             while moving and sweep < sweeps:
                 moving, sweep = False, sweep + 1
                 for j in range(h.shape[0]):
                     h[j] = np.float32(inputs[j] > 0)
-                multiply(both, h, above)
+                multiply_weights(both, h, above)
                 for i in range(visible):
                     new = np.float32(above[i] + visible_bias[i] + fast_visible[c, i] > 0)
                     moving |= new != x[c, i]
@@ -151,16 +151,16 @@ def rates_herding(
                 sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)
             sums.accept[c] += 1
             sums.unsettled[c] += moving
-            emit(sums, c, emitted, x[c])
+            emit_state(sums, c, emitted, x[c])
             record_states(c, c + 1, sums, emitted, t, steps)
-            learn(fast_visible[c], x[c], visible_rates, size, decay)
-            learn(fast_hidden[c], h, hidden_rates, size, decay)
+            learn_biases(fast_visible[c], x[c], visible_rates, size, decay)
+            learn_biases(fast_hidden[c], h, hidden_rates, size, decay)
             learn_weights(fast[c], x[c], h, weight_rates, weight, size, decay, both)
             sum_rows(both, x[c], hidden_bias, fast_hidden[c], inputs)
 
 
 @kernel
-def add(weight, fast, x, hidden_bias, fast_hidden, both, inputs):
+def add_fast_weights(weight, fast, x, hidden_bias, fast_hidden, both, inputs):
     """W + F, and the hidden inputs under it."""
     for i in range(weight.shape[0]):
         for j in range(weight.shape[1]):
@@ -169,7 +169,7 @@ def add(weight, fast, x, hidden_bias, fast_hidden, both, inputs):
 
 
 @reordered
-def multiply(weight, h, out):
+def multiply_weights(weight, h, out):
     """W h."""
     for i in range(weight.shape[0]):
         total = np.float32(0)
@@ -190,7 +190,7 @@ def sum_rows(weight, x, hidden_bias, fast_hidden, inputs):
 
 
 @kernel
-def learn(fast, statistic, rates, size, decay):
+def learn_biases(fast, statistic, rates, size, decay):
     """F <- alpha F + epsilon_F (R - S), for biases."""
     for j in range(fast.shape[0]):
         fast[j] = decay * fast[j] + size * (rates[j] - statistic[j])
@@ -198,7 +198,7 @@ def learn(fast, statistic, rates, size, decay):
 
 @kernel
 def learn_weights(fast, x, h, rates, weight, size, decay, both):
-    """`learn` for the weights, where S = x h', and the new W + F."""
+    """`learn_biases` for the weights, where S = x h', and the new W + F."""
     for i in range(fast.shape[0]):
         if x[i] == 1:
             for j in range(fast.shape[1]):
@@ -231,7 +231,7 @@ def penalise_spins(fast, fast_visible, fast_hidden, x, h, weight, size, decay, b
 
 
 @kernel
-def emit(sums, c, emitted, new):
+def emit_state(sums, c, emitted, new):
     for i in range(new.shape[0]):
         sums.changed[c] += emitted[c, i] != new[i]
         emitted[c, i] = new[i]

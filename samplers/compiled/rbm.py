@@ -4,8 +4,9 @@ Products of a step run by a library (`models.matmul`), for a chunk of chains. Ev
 kernels over the chunk: `x`, `inputs`, ... are the rows of chains `first` to `first + len(x)`.
 
 The hidden inputs W'x + c of a chain are kept. When sites flip, only the rows of W of these sites
-are added, unless so many flip that the product is faster (`follow`). Each addition rounds, so all
-inputs are computed from scratch every `FRESH` steps. A counter in the state, `age`, says when.
+are added, unless so many flip that the product is faster (`follow_flips`). Each addition rounds, so
+all inputs are computed from scratch every `RENEWAL_STEPS` steps. A counter in the state, `age`,
+says when.
 
 There are two kinds of step: draws that are always accepted, and proposals that may be rejected.
 """
@@ -29,10 +30,10 @@ from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys
 from latticework.samplers.compiled.draws import accepts
 from latticework.samplers.compiled.jit import copy, inlined, kernel, over_chunks, reordered
 
-FRESH = 256  # steps
-ROWS = 0.3  # if this share of visible units flips, the product is as fast as rows
-CHUNK = 2**17  # units of all chains of a chunk: they fit the cache
-FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float64 holds 2^1023
+RENEWAL_STEPS = 256  # between two computations of the inputs from scratch
+MAX_ROWS_SHARE = 0.3  # if this share of visible units flips, the product is as fast as rows
+CHUNK_UNITS = 2**17  # units of all chains of a chunk: they fit the cache
+MAX_FACTORS = 512  # between 1 and 2, multiplied before a logarithm is taken: float64 holds 2^1023
 
 
 class Layers(NamedTuple):
@@ -66,10 +67,10 @@ def no_flips(chains: int, visible: int) -> Flips:
 
 def most_rows(visible: int) -> int:
     """The number of flips of a chain up to which rows are added."""
-    return int(ROWS * visible)
+    return int(MAX_ROWS_SHARE * visible)
 
 
-def follow(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
+def follow_flips(layers: Layers, x: Tensor, flips: Flips, inputs: Tensor) -> bool:
     """Update the hidden inputs of a chunk of chains after the flips that led to `x`.
 
     Returns False if so many sites flip that the product is faster. It is then due before the inputs
@@ -89,7 +90,7 @@ class RBMTwin(CompiledSampler):
         chains = len(state.x)
         work = 0.02 * form.weight.size * chains * len(keys)  # ns, of two products each
         # Half as many chains are up to 15 % slower on one thread, and let two threads share 100.
-        most = max(16, CHUNK // sum(form.weight.shape))
+        most = max(16, CHUNK_UNITS // sum(form.weight.shape))
         over_chunks(self.advance_chunk, chains, most, work, state, form, keys, sums)
         return state
 
@@ -135,14 +136,14 @@ class RBMDrawTwin(RBMTwin):
         draw = self.drawing(x, inputs, form, flips, invalid)
         sums.accept[first:last] += len(keys)
         for t, key in enumerate(keys):
-            if age % FRESH == 0:
+            if age % RENEWAL_STEPS == 0:
                 net.hidden_inputs(x, inputs)
             draw(first, key)
-            age = age + 1 if follow(net, x, flips, inputs) else 0
+            age = age + 1 if follow_flips(net, x, flips, inputs) else 0
             sums.changed[first:last] += flips.number
             sums.invalid[first:last] += invalid
             invalid[:] = False
-            record(sums, first, last, state.x.numpy(), t, len(keys))
+            record_wanted(sums, first, last, state.x.numpy(), t, len(keys))
         state.age[first:last] = age
 
 
@@ -192,24 +193,24 @@ class RBMProposalTwin(RBMTwin):
         flips = no_flips(*x.shape)
 
         def evaluate(inputs: Tensor, gradient: Tensor, balance: NDArray[np.float64]) -> None:
-            sigmoids_and_softplus(inputs.numpy(), h.numpy(), total)
+            write_sigmoids_and_softplus(inputs.numpy(), h.numpy(), total)
             net.visible_inputs(h, gradient)
             at = proposal._replace(gradient=gradient.numpy())
             self.balances(at, form.visible_bias, total, balance)
 
         for t, key in enumerate(keys):
-            if (age + t) % FRESH == 0:
+            if (age + t) % RENEWAL_STEPS == 0:
                 net.hidden_inputs(x, inputs)
                 evaluate(inputs, gradient, here.balance)
             drawn = self.propose(first, key, proposal, flips)
             new_inputs.copy_(inputs)
-            if not follow(net, x, flips, new_inputs):
+            if not follow_flips(net, x, flips, new_inputs):
                 net.hidden_inputs(x, new_inputs)
             evaluate(new_inputs, new_gradient, there.balance)
-            log_weights(x.numpy(), there.gradient, price, *drawn, backward)
+            sum_logits(x.numpy(), there.gradient, price, *drawn, backward)
             ratio = forward, backward, uniform
             accept_flips(first, x.numpy(), flips, *ratio, here, there, sums)
-            record(sums, first, last, state.x.numpy(), t, len(keys))
+            record_wanted(sums, first, last, state.x.numpy(), t, len(keys))
         state.age[first:last] += len(keys)
 
 
@@ -238,27 +239,28 @@ def add_rows(weight, x, sites, count, inputs):
         k, end = 0, count[c]
         while k + 4 <= end:  # four rows at a time, so that inputs are loaded and stored less often
             a, b, d, e = sites[c, k], sites[c, k + 1], sites[c, k + 2], sites[c, k + 3]
-            p, q, r, s = sign(x, c, a), sign(x, c, b), sign(x, c, d), sign(x, c, e)
+            p, q = sign_of_flip(x, c, a), sign_of_flip(x, c, b)
+            r, s = sign_of_flip(x, c, d), sign_of_flip(x, c, e)
             for j in range(weight.shape[1]):
                 change = p * weight[a, j] + q * weight[b, j] + r * weight[d, j] + s * weight[e, j]
                 inputs[c, j] += change
             k += 4
         while k < end:
             a = sites[c, k]
-            p = sign(x, c, a)
+            p = sign_of_flip(x, c, a)
             for j in range(weight.shape[1]):
                 inputs[c, j] += p * weight[a, j]
             k += 1
 
 
 @inlined
-def sign(x, c, i):
+def sign_of_flip(x, c, i):
     """The change that led to x: 1 if the site is now at 1, else -1."""
     return np.float32(2) * x[c, i] - np.float32(1)
 
 
 @kernel
-def collect(flip, sites, c):
+def list_flips(flip, sites, c):
     """List the sites that flip in a row of `sites`; returns how many.
 
     `flip` has a byte for each site, and zeros up to a multiple of 8 bytes.
@@ -282,7 +284,7 @@ def collect(flip, sites, c):
 
 
 @kernel
-def sigmoids(inputs, h):
+def write_sigmoids(inputs, h):
     """E[h given x] of a chunk of chains."""
     for c in range(inputs.shape[0]):
         for j in range(inputs.shape[1]):
@@ -290,12 +292,12 @@ def sigmoids(inputs, h):
 
 
 @kernel
-def sigmoids_and_softplus(inputs, h, total):
+def write_sigmoids_and_softplus(inputs, h, total):
     """E[h given x] and the sum over j of log(1 + exp(input_j)) of a chunk of chains."""
     for c in range(inputs.shape[0]):
         total[c] = 0.0
-        for start in range(0, inputs.shape[1], FACTORS):
-            end = start + FACTORS
+        for start in range(0, inputs.shape[1], MAX_FACTORS):
+            end = start + MAX_FACTORS
             total[c] += sigmoids_of(inputs[c, start:end], h[c, start:end])
 
 
@@ -314,7 +316,7 @@ def sigmoids_of(z, h):
 
 
 @kernel
-def log_weights(x, gradient, price, sites, count, out):
+def sum_logits(x, gradient, price, sites, count, out):
     """The sum of the logits of the listed flips from x."""
     for c in range(x.shape[0]):
         out[c] = 0.0
@@ -343,7 +345,9 @@ def accept_flips(first, x, flips, forward, backward, uniform, here, there, sums)
                 x[c, i] = np.float32(1) - x[c, i]
 
 
-def record(sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, steps: int) -> None:
+def record_wanted(
+    sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, steps: int
+) -> None:
     """Add the states of chains `first` to `last` of `x` after step `t` to the sums, if wanted."""
     if sums.total.size or sums.trace.size:
         record_states(first, last, sums, x, t, steps)
@@ -351,5 +355,5 @@ def record(sums: Sums, first: int, last: int, x: NDArray[np.float32], t: int, st
 
 @kernel
 def record_states(first, last, sums, x, t, steps):
-    running_sums.add(sums, first, last, x)
-    running_sums.record(sums, first, last, x, t, steps)
+    running_sums.add_states(sums, first, last, x)
+    running_sums.record_chains(sums, first, last, x, t, steps)

@@ -18,13 +18,13 @@ from latticework.models.forms import RBMForm
 from latticework.samplers.compiled.arithmetic import largest32, sigmoid32
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, arrays_of
 from latticework.samplers.compiled.draws import accepts
-from latticework.samplers.compiled.hidden_units import exact_change, exponentials, find_inputs
+from latticework.samplers.compiled.hidden_units import exact_change, find_inputs, write_exponentials
 from latticework.samplers.compiled.jit import copy, kernel, over_chains, reordered
-from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.rbm import FRESH, record_states
-from latticework.samplers.compiled.rbm_gwg import exponentiate, invert
+from latticework.samplers.compiled.philox import fill_step, unit
+from latticework.samplers.compiled.rbm import RENEWAL_STEPS, record_states
+from latticework.samplers.compiled.rbm_gwg import draw_by_inversion, exponentiate_logits
 
-TOGETHER = 8  # chains
+BLOCK_CHAINS = 8  # chains
 
 
 class RBMBalancedState(NamedTuple):
@@ -50,45 +50,45 @@ class RBMBalancedTwin(CompiledSampler):
     ) -> RBMBalancedState:
         chains, (visible, hidden) = len(state.x), form.weight.shape
         odds = np.empty((2, visible, 4, (hidden + 3) // 4), np.float32)
-        tabulate(form.weight, odds)
+        tabulate_odds(form.weight, odds)
         work = 0.2 * form.weight.size * chains * len(keys)
-        over_chains(balanced, chains, work, form, odds, arrays_of(state), keys, sums)
+        over_chains(flip_balanced, chains, work, form, odds, arrays_of(state), keys, sums)
         return state._replace(age=state.age + len(keys))
 
 
 @kernel
-def tabulate(weight, odds):
+def tabulate_odds(weight, odds):
     """The exponentials of W and -W, in four parts padded with 1."""
     width = odds.shape[3]
     row = np.empty(weight.shape[1], np.float32)
     odds[:] = 1
     for sign in range(2):
         for i in range(weight.shape[0]):
-            exponentials(weight[i], np.float32(1 - 2 * sign), row)
+            write_exponentials(weight[i], np.float32(1 - 2 * sign), row)
             for j in range(row.shape[0]):
                 odds[sign, i, j // width, j % width] = row[j]
 
 
 @kernel
-def balanced(first, last, form, odds, state, keys, sums):
+def flip_balanced(first, last, form, odds, state, keys, sums):
     x, inputs, ages, weights, log_z = state
     age, steps, (visible, hidden) = ages[0], keys.shape[0], form.weight.shape
-    new_inputs = np.empty((TOGETHER, hidden), np.float32)
-    new_weights, new_log_z = np.empty((TOGETHER, visible), np.float32), np.empty(TOGETHER)
-    words, site, uniform = np.empty(4, np.uint32), np.empty(1, np.int64), np.empty(TOGETHER)
-    sites = np.empty(TOGETHER, np.int64)
-    for start in range(first, last, TOGETHER):
-        end = min(start + TOGETHER, last)
+    new_inputs = np.empty((BLOCK_CHAINS, hidden), np.float32)
+    new_weights, new_log_z = np.empty((BLOCK_CHAINS, visible), np.float32), np.empty(BLOCK_CHAINS)
+    words, site, uniform = np.empty(4, np.uint32), np.empty(1, np.int64), np.empty(BLOCK_CHAINS)
+    sites = np.empty(BLOCK_CHAINS, np.int64)
+    for start in range(first, last, BLOCK_CHAINS):
+        end = min(start + BLOCK_CHAINS, last)
         here = slice(start, end)
         for t in range(steps):
-            if (age + t) % FRESH == 0:
+            if (age + t) % RENEWAL_STEPS == 0:
                 for c in range(start, end):
                     find_inputs(form, x[c], inputs[c])
                 weigh_flips(form, odds, x[here], inputs[here], weights[here], log_z[here])
             for c in range(start, end):
-                fill(words, keys[t], c, 0)
+                fill_step(words, keys[t], c, 0)
                 uniform[c - start] = unit(words[1])
-                invert(weights[c], words[:1], site)
+                draw_by_inversion(weights[c], words[:1], site)
                 i = sites[c - start] = site[0]
                 sign = np.float32(1) - np.float32(2) * x[c, i]
                 x[c, i] += sign
@@ -123,7 +123,7 @@ def weigh_flips(form, odds, x, inputs, weights, log_z):
             off[c, j // width, j % width] = sigmoid32(-inputs[c, j])
     for i in range(x.shape[1]):
         row = form.weight[i]
-        factors(on, off, odds[0, i], odds[1, i], x[:, i], product)
+        multiply_factors(on, off, odds[0, i], odds[1, i], x[:, i], product)
         for c in range(x.shape[0]):
             sign = np.float32(1) - np.float32(2) * x[c, i]
             if 1e-300 < product[c] < 1e300:
@@ -135,11 +135,11 @@ def weigh_flips(form, odds, x, inputs, weights, log_z):
     for c in range(x.shape[0]):
         top = largest32(weights[c])
         infinite = abs(top) == np.inf
-        log_z[c] = np.float64(top) if infinite else exponentiate(weights[c], top)
+        log_z[c] = np.float64(top) if infinite else exponentiate_logits(weights[c], top)
 
 
 @reordered
-def factors(on, off, up, down, x, product):
+def multiply_factors(on, off, up, down, x, product):
     """The products over hidden units for one site, of several chains."""
     for c in range(x.shape[0]):
         total = 1.0

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled.arithmetic import exp32, largest32
-from latticework.samplers.compiled.draws import pick, sum_of
+from latticework.samplers.compiled.draws import pick_index, sum_of
 from latticework.samplers.compiled.jit import kernel, reordered
-from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.rbm import Flips, Proposal, RBMProposalTwin, log_weights
+from latticework.samplers.compiled.philox import fill_step, unit
+from latticework.samplers.compiled.rbm import Flips, Proposal, RBMProposalTwin, sum_logits
 
-BLOCK = 32  # weights of a block: a draw finds the block first
+BLOCK_WEIGHTS = 32  # weights of a block: a draw finds the block first
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class RBMGWGTwin(RBMProposalTwin):
         chains, draws = len(x), self.sampler.flips
         drawn = Flips(np.empty((chains, draws), np.int32), np.full(chains, draws))
         draw_sites(first, key, x, gradient, drawn.sites, uniform)
-        log_weights(x, gradient, price, *drawn, forward)
+        sum_logits(x, gradient, price, *drawn, forward)
         flip_drawn(x, drawn.sites, *flips)
         return drawn
 
     def balances(self, proposal: Proposal, bias: NDArray, total: NDArray, out: NDArray) -> None:
-        balances(*proposal[:2], bias, total, self.sampler.flips, out)
+        write_balances(*proposal[:2], bias, total, self.sampler.flips, out)
 
 
 @kernel
@@ -42,22 +42,22 @@ def draw_sites(first, key, x, gradient, sites, uniform):
     words = np.empty(draws // 4 * 4 + 4, np.uint32)  # at least one more than the draws
     weights = np.empty(visible, np.float32)
     for c in range(x.shape[0]):
-        fill(words, key, first + c, 0)
+        fill_step(words, key, first + c, 0)
         uniform[c] = unit(words[draws])
-        weigh(x[c], gradient[c], weights)
-        invert(weights, words[:draws], sites[c])
+        weigh_flips(x[c], gradient[c], weights)
+        draw_by_inversion(weights, words[:draws], sites[c])
 
 
 @kernel
-def weigh(x, gradient, weights):
+def weigh_flips(x, gradient, weights):
     """Weights exp(gain / 2) of the flips from x, the largest 1; returns log of their true sum."""
     for i in range(x.shape[0]):
         weights[i] = (np.float32(0.5) - x[i]) * gradient[i]
-    return exponentiate(weights, largest32(weights))
+    return exponentiate_logits(weights, largest32(weights))
 
 
 @reordered
-def exponentiate(logits, top):
+def exponentiate_logits(logits, top):
     """Replace logits by weights, that of `top` 1; returns the log of their true sum."""
     total = 0.0
     for i in range(logits.shape[0]):
@@ -67,17 +67,17 @@ def exponentiate(logits, top):
 
 
 @kernel
-def invert(weights, words, sites):
+def draw_by_inversion(weights, words, sites):
     """Sites drawn by inversion: a block of sites, then one of its sites."""
     size = weights.shape[0]
-    sums = np.empty((size + BLOCK - 1) // BLOCK)
+    sums = np.empty((size + BLOCK_WEIGHTS - 1) // BLOCK_WEIGHTS)
     for block in range(sums.shape[0]):
-        sums[block] = sum_of(weights[block * BLOCK : (block + 1) * BLOCK])
+        sums[block] = sum_of(weights[block * BLOCK_WEIGHTS : (block + 1) * BLOCK_WEIGHTS])
     total = sum_of(sums)
     for draw in range(sites.shape[0]):
-        block, level = pick(sums, 0, sums.shape[0], unit(words[draw]) * total)
-        start = block * BLOCK
-        sites[draw], _ = pick(weights, start, min(start + BLOCK, size), level)
+        block, level = pick_index(sums, 0, sums.shape[0], unit(words[draw]) * total)
+        start = block * BLOCK_WEIGHTS
+        sites[draw], _ = pick_index(weights, start, min(start + BLOCK_WEIGHTS, size), level)
 
 
 @kernel
@@ -96,11 +96,11 @@ def flip_drawn(x, drawn, sites, count):
 
 
 @kernel
-def balances(x, gradient, bias, total, draws, balance):
+def write_balances(x, gradient, bias, total, draws, balance):
     """The `draws`-fold log normaliser, subtracted from log pi(x), which is `total` + bias'x."""
     weights = np.empty(x.shape[1], np.float32)
     for c in range(x.shape[0]):
-        log_z = weigh(x[c], gradient[c], weights)
+        log_z = weigh_flips(x[c], gradient[c], weights)
         balance[c] = total[c] + dot(x[c], bias) - draws * log_z
 
 

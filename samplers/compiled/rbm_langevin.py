@@ -18,17 +18,17 @@ from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.jit import kernel, reordered
 from latticework.samplers.compiled.langevin import prices
-from latticework.samplers.compiled.philox import fill, unit
+from latticework.samplers.compiled.philox import fill_step, unit
 from latticework.samplers.compiled.rbm import (
-    FACTORS,
+    MAX_FACTORS,
     DrawnState,
     Flips,
     Proposal,
     RBMDrawTwin,
     RBMProposalTwin,
-    collect,
     layers,
-    sigmoids,
+    list_flips,
+    write_sigmoids,
 )
 
 
@@ -46,7 +46,7 @@ class RBMDULATwin(RBMDrawTwin):
         args = x.numpy(), gradient.numpy(), prices(self.sampler, x.shape[1]), *flips
 
         def draw(first: int, key: np.int64) -> None:
-            sigmoids(inputs.numpy(), h.numpy())
+            write_sigmoids(inputs.numpy(), h.numpy())
             net.visible_inputs(h, gradient)
             flip_sites(first, key, *args, forward, uniform)
             invalid[:] = np.isnan(forward)
@@ -65,7 +65,7 @@ class RBMDMALATwin(RBMProposalTwin):
         return flips
 
     def balances(self, proposal: Proposal, bias: NDArray, total: NDArray, out: NDArray) -> None:
-        balances(*proposal[:2], bias, proposal.price, total, out)
+        write_balances(*proposal[:2], bias, proposal.price, total, out)
 
 
 @kernel
@@ -79,7 +79,7 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform):
     words = np.empty(visible // 4 * 4 + 4, np.uint32)  # at least one more than the sites
     logits, flip = np.empty(visible, np.float32), np.zeros(visible // 8 * 8 + 8, np.uint8)
     for c in range(x.shape[0]):
-        fill(words, key, first + c, 0)
+        fill_step(words, key, first + c, 0)
         uniform[c] = unit(words[visible])
         unknown = np.uint32(0)
         for i in range(visible):
@@ -87,7 +87,7 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform):
             flip[i] = draw_bit(words[i], logit)
             logits[i] = logit
             unknown |= np.uint32(logit != logit)
-        count[c] = collect(flip, sites, c)
+        count[c] = list_flips(flip, sites, c)
         forward[c] = np.nan if unknown else 0.0
         for k in range(count[c]):
             i = sites[c, k]
@@ -96,12 +96,12 @@ def flip_sites(first, key, x, gradient, price, sites, count, forward, uniform):
 
 
 @kernel
-def balances(x, gradient, bias, price, total, balance):
+def write_balances(x, gradient, bias, price, total, balance):
     """The log normaliser of Eq. (2) subtracted from log pi(x), which is `total` + bias'x."""
     for c in range(x.shape[0]):
         balance[c] = total[c]
-        for start in range(0, x.shape[1], FACTORS):
-            part = slice(start, start + FACTORS)
+        for start in range(0, x.shape[1], MAX_FACTORS):
+            part = slice(start, start + MAX_FACTORS)
             balance[c] += balance_of(x[c, part], gradient[c, part], bias[part], price[part])
 
 

@@ -22,12 +22,12 @@ from latticework.samplers.compiled.bit_rows import (
 from latticework.samplers.compiled.bits import (
     FIRST_PLANES,
     SEED_BYTES,
-    STEPS_AHEAD,
     fill_seeds,
 )
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.lattice_rows import Words
 from latticework.samplers.compiled.number_decisions import count_rows
+from latticework.samplers.compiled.philox import STEPS_AHEAD
 from latticework.samplers.compiled.vectors import (
     WORDS,
     count_bits,

@@ -17,8 +17,8 @@ from torch import Generator, Tensor
 from latticework.samplers.compiled.jit import kernel, lean
 from latticework.samplers.compiled.philox import philox
 
-BLOCK = 32  # steps whose words are made together
-CALLS = BLOCK // 4  # calls of Philox for the steps of a block and a chain
+BLOCK_STEPS = 32  # steps whose words are made together
+BLOCK_CALLS = BLOCK_STEPS // 4  # calls of Philox for the steps of a block and a chain
 
 
 class RunSteps(NamedTuple):
@@ -51,32 +51,32 @@ def fill_words(words, room, key, step, last, chain, stream):
     The block is that of `step`. Its rows are filled from `step` to before `last`; others may hold
     anything. `room` `[BLOCK]` is overwritten.
     """
-    chains, begin = words.shape[1], step % BLOCK
+    chains, begin = words.shape[1], step % BLOCK_STEPS
     call = np.uint64((step - begin) // 4)
     key, chain, stream = np.uint64(key), np.uint32(chain), np.uint32(stream)
-    if chains < CALLS:
+    if chains < BLOCK_CALLS:
         for c in range(chains):
             fill_chain(room, call, chain + np.uint32(c), stream, key)
-            for r in range(BLOCK):
+            for r in range(BLOCK_STEPS):
                 words[r, c] = room[r]
     else:
-        flat = words.reshape(BLOCK * chains)
-        for r in range(begin, min(begin + last - step, begin + CALLS, BLOCK)):
-            q = np.uint64(r % CALLS)
+        flat = words.reshape(BLOCK_STEPS * chains)
+        for r in range(begin, min(begin + last - step, begin + BLOCK_CALLS, BLOCK_STEPS)):
+            q = np.uint64(r % BLOCK_CALLS)
             fill_row(flat, np.uint64(chains), q, call + q, chain, stream, key)
 
 
 @lean
 def fill_chain(room, call, chain, stream, key):
-    for q in range(np.uint64(CALLS)):
+    for q in range(np.uint64(BLOCK_CALLS)):
         a, b, c, d = philox(call + q, chain, stream, key)
-        room[q], room[q + np.uint64(CALLS)] = a, b
-        room[q + np.uint64(2 * CALLS)], room[q + np.uint64(3 * CALLS)] = c, d
+        room[q], room[q + np.uint64(BLOCK_CALLS)] = a, b
+        room[q + np.uint64(2 * BLOCK_CALLS)], room[q + np.uint64(3 * BLOCK_CALLS)] = c, d
 
 
 @lean
 def fill_row(flat, chains, q, call, chain, stream, key):
-    apart = np.uint64(CALLS) * chains
+    apart = np.uint64(BLOCK_CALLS) * chains
     at = q * chains
     for c in range(chains):
         a, b, d, e = philox(call, np.uint64(chain) + c, stream, key)

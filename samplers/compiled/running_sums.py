@@ -10,13 +10,13 @@ from latticework.samplers.compiled.jit import inlined, kernel
 
 
 @kernel
-def fresh(sums, first, last, sites):
+def start_since(sums, first, last, sites):
     """`since` before the first step; empty if the total is not wanted."""
     return np.zeros((last - first if sums.total.shape[0] else 0, sites), np.int64)
 
 
 @inlined
-def leave(total, since, first, c, i, value, t):
+def add_held_value(total, since, first, c, i, value, t):
     """Before step `t` sets site `i` of chain `c`, which has this `value`, perhaps to another."""
     if since.shape[0]:
         total[c, i] += np.float32(t - since[c - first, i]) * value
@@ -24,7 +24,7 @@ def leave(total, since, first, c, i, value, t):
 
 
 @kernel
-def finish(sums, since, first, x, steps):
+def add_last_values(sums, since, first, x, steps):
     """After the last of `steps` steps, which ended at `x`."""
     for c in range(since.shape[0]):
         for i in range(since.shape[1]):
@@ -32,7 +32,7 @@ def finish(sums, since, first, x, steps):
 
 
 @inlined
-def record(sums, first, last, x, t, steps):
+def record_chains(sums, first, last, x, t, steps):
     """Store the states after step `t` of the chains that are traced."""
     if t >= steps - sums.trace.shape[0] and first < sums.trace.shape[1]:
         copy_states(sums.trace[t - (steps - sums.trace.shape[0])], first, last, x)
@@ -63,7 +63,7 @@ def copy_states(out, first, last, x):
 
 
 @kernel
-def add(sums, first, last, x):
+def add_states(sums, first, last, x):
     """Add all states after a step to the total."""
     if sums.total.shape[0]:
         for c in range(first, last):

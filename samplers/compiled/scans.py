@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from latticework.samplers.compiled.jit import inlined, kernel
-from latticework.samplers.compiled.philox import SHARED, unit
-from latticework.samplers.compiled.run_words import BLOCK, RunSteps, fill_words, new_run
+from latticework.samplers.compiled.philox import SHARED_CHAIN, unit
+from latticework.samplers.compiled.run_words import BLOCK_STEPS, RunSteps, fill_words, new_run
 from latticework.samplers.scans import Memory, Scan
 
 
@@ -46,7 +46,7 @@ def next_blocks(
 
 
 @inlined
-def following(t, rounds):
+def next_row(t, rounds):
     """The row of `rounds` that comes after row `t`: the first one after the last."""
     return t + 1 if t + 1 < rounds.shape[0] else 0
 
@@ -64,27 +64,27 @@ def write_systematic(blocks, run, dim):
 @kernel
 def write_random_sites(blocks, run, dim):
     """A site for each step."""
-    words, room = np.empty((BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
+    words, room = np.empty((BLOCK_STEPS, 1), np.uint32), np.empty(BLOCK_STEPS, np.uint32)
     for t in range(blocks.shape[0]):
         step = run.first + t
-        if t == 0 or step % BLOCK == 0:
-            fill_words(words, room, run.key, step, run.first + run.steps, SHARED, 0)
-        blocks[t, 0] = np.int32(unit(words[step % BLOCK, 0]) * dim)
+        if t == 0 or step % BLOCK_STEPS == 0:
+            fill_words(words, room, run.key, step, run.first + run.steps, SHARED_CHAIN, 0)
+        blocks[t, 0] = np.int32(unit(words[step % BLOCK_STEPS, 0]) * dim)
 
 
 @kernel
 def write_random(blocks, run, order):
     """Distinct sites by the first swaps of a Fisher-Yates shuffle of `order`, which are undone."""
     dim, sites = order.shape[0], blocks.shape[1]
-    words, room = np.empty((sites, BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
+    words, room = np.empty((sites, BLOCK_STEPS, 1), np.uint32), np.empty(BLOCK_STEPS, np.uint32)
     swapped = np.empty(sites, np.int64)
     for t in range(blocks.shape[0]):
         step = run.first + t
-        if t == 0 or step % BLOCK == 0:
+        if t == 0 or step % BLOCK_STEPS == 0:
             for k in range(sites):
-                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED, k)
+                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED_CHAIN, k)
         for k in range(sites):
-            place = k + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - k))
+            place = k + np.int64(unit(words[k, step % BLOCK_STEPS, 0]) * (dim - k))
             order[k], order[place] = order[place], order[k]
             blocks[t, k], swapped[k] = order[k], place
         for k in range(sites - 1, -1, -1):
@@ -96,15 +96,15 @@ def write_random(blocks, run, order):
 def write_shuffled(blocks, run, order):
     """Passes through all sites in random orders; a pass ends when too few sites are left."""
     dim, sites = order.shape[0], blocks.shape[1]
-    words, room = np.empty((sites, BLOCK, 1), np.uint32), np.empty(BLOCK, np.uint32)
+    words, room = np.empty((sites, BLOCK_STEPS, 1), np.uint32), np.empty(BLOCK_STEPS, np.uint32)
     for t in range(blocks.shape[0]):
         step = run.first + t
-        if t == 0 or step % BLOCK == 0:
+        if t == 0 or step % BLOCK_STEPS == 0:
             for k in range(sites):
-                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED, k)
+                fill_words(words[k], room, run.key, step, run.first + run.steps, SHARED_CHAIN, k)
         at = step % (dim // sites) * sites
         for k in range(sites):
-            place = at + np.int64(unit(words[k, step % BLOCK, 0]) * (dim - at))
+            place = at + np.int64(unit(words[k, step % BLOCK_STEPS, 0]) * (dim - at))
             order[at], order[place] = order[place], order[at]
             blocks[t, k] = order[at]
             at += 1

@@ -26,27 +26,33 @@ from torch import Tensor
 
 from latticework.models.forms import LatticeForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Sums, too_large
-from latticework.samplers.compiled.draws import accepts, draw_site, sum_of
+from latticework.samplers.compiled.draws import accepts, draw_by_blocks, sum_of
 from latticework.samplers.compiled.field_rows import rows_of
-from latticework.samplers.compiled.fields import gain, leave_value, renew, renewals, target
+from latticework.samplers.compiled.fields import (
+    add_held_site,
+    gain,
+    renew_fields,
+    renewal_mask,
+    target,
+)
 from latticework.samplers.compiled.jit import copy, kernel, lean, over_chains
 from latticework.samplers.compiled.move_weights import (
     MoveRule,
     MovesState,
-    adopt,
-    follow,
-    go_back,
+    adopt_proposal,
+    follow_changes,
     has_lost_range,
     make_room,
     rows_of_chain,
     rows_of_proposal,
     spare_rows,
+    undo_changes,
     weigh_moves,
     weighed_state,
 )
 from latticework.samplers.compiled.pairwise import PairwiseForm, pairwise
-from latticework.samplers.compiled.philox import fill, unit
-from latticework.samplers.compiled.running_sums import finish, fresh, record_chain
+from latticework.samplers.compiled.philox import fill_step, unit
+from latticework.samplers.compiled.running_sums import add_last_values, record_chain, start_since
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class SeveralMovesTwin(CompiledSampler):
     def run(self, state: MovesState, form: Any, keys: Keys, sums: Sums) -> MovesState:
         form, chains, flips = pairwise(form), len(state.x), self.sampler.flips
         args = form, self.rule(form), flips, rows_of(state), keys, sums
-        over_chains(flip_draws, chains, 150.0 * chains * len(keys) * flips, *args)
+        over_chains(flip_drawn_sites, chains, 150.0 * chains * len(keys) * flips, *args)
         return state
 
 
@@ -87,12 +93,12 @@ class PathTwin(SeveralMovesTwin):
         form, (chains, sites) = pairwise(form), state.x.shape
         longest = min(2 * self.sampler.length - 1, sites)
         args = form, self.rule(form), longest, rows_of(state), keys, sums
-        over_chains(flip_path, chains, 200.0 * chains * len(keys) * longest, *args)
+        over_chains(flip_paths, chains, 200.0 * chains * len(keys) * longest, *args)
         return state
 
 
 @kernel
-def distinct(drawn):
+def move_repeats_last(drawn):
     """Move each different entry to the front, in order, and repeated ones behind them.
 
     Returns how many there are at the front.
@@ -134,90 +140,90 @@ def flip_back(now, sites, old):
 
 
 @kernel
-def flip_draws(first, last, form, rule, flips, state, keys, out):
+def flip_drawn_sites(first, last, form, rule, flips, state, keys, out):
     """Draw `flips` sites of each chain in each step, and flip those that are drawn."""
     x, tops = state.x, state.top
-    steps, mask = keys.shape[0], renewals(x.shape[1])
+    steps, mask = keys.shape[0], renewal_mask(x.shape[1])
     words, drawn = np.empty(flips // 4 * 4 + 4, np.uint32), np.empty(flips, np.int64)
     olds, news = np.empty((2, flips), np.float32)
     room = make_room(form, state.fields.shape[1])
     spare = spare_rows(state, room)
-    since = fresh(out, first, last, x.shape[1])
+    since = start_since(out, first, last, x.shape[1])
     for c in range(first, last):
         now, rows, top = x[c], rows_of_chain(state, c, room), tops[c]
         here = sum_of(rows[2])
         for t in range(steps):
-            fill(words, keys[t], c, 0)
+            fill_step(words, keys[t], c, 0)
             if keys[t] & mask == 0:
-                renew(form, now, rows[0])
+                renew_fields(form, now, rows[0])
             if keys[t] & mask == 0 or has_lost_range(form, here):
                 top = weigh_moves(form, rule, now, rows)
                 here = sum_of(rows[2])
             for k in range(flips):
-                drawn[k] = draw_site(rows[1], rows[2], here, unit(words[k]))
-            count = distinct(drawn)
+                drawn[k] = draw_by_blocks(rows[1], rows[2], here, unit(words[k]))
+            count = move_repeats_last(drawn)
             sites, again, old, new = drawn[:count], drawn[count:], olds[:count], news[:count]
             gains = sum_of_gains(form, now, rows[0], again)
             flip_in_turn(form, now, sites, old, new)
-            there, new_top = follow(form, rule, now, rows, spare, top, sites, old, new)
+            there, new_top = follow_changes(form, rule, now, rows, spare, top, sites, old, new)
             gains_back = sum_of_gains(form, now, rows_of_proposal(form, rows, spare)[0], again)
             log_ratio = flips * (math.log(here) - math.log(there) + (top - new_top))
             log_ratio += (gains_back - gains) / 2
             if accepts(c, log_ratio, unit(words[flips]), out.accept, out.invalid):
-                adopt(form, rows, spare)
+                adopt_proposal(form, rows, spare)
                 here, top = there, new_top
                 out.changed[c] += count
                 for k in range(count):
-                    leave_value(form, out.total, since, first, c, sites[k], old[k], new[k], t)
+                    add_held_site(form, out.total, since, first, c, sites[k], old[k], new[k], t)
             else:
                 flip_back(now, sites, old)
-                go_back(form, rule, now, rows, top, sites, old, new)
+                undo_changes(form, rule, now, rows, top, sites, old, new)
             record_chain(out.trace, x, c, t - steps)
         tops[c] = top
-    finish(out, since, first, x, steps)
+    add_last_values(out, since, first, x, steps)
 
 
 @kernel
-def flip_path(first, last, form, rule, longest, state, keys, out):
+def flip_paths(first, last, form, rule, longest, state, keys, out):
     """Draw a path of at most `longest` sites of each chain in each step, and flip them."""
     x, tops = state.x, state.top
-    steps, mask = keys.shape[0], renewals(x.shape[1])
+    steps, mask = keys.shape[0], renewal_mask(x.shape[1])
     words, drawn = np.empty((longest + 5) // 4 * 4, np.uint32), np.empty(longest, np.int64)
     olds, news = np.empty((2, longest), np.float32)
     totals, taken, before = np.empty(longest), np.empty(longest), np.empty(state.sums.shape[1])
     room = make_room(form, state.fields.shape[1])
     spare = spare_rows(state, room)
-    since = fresh(out, first, last, x.shape[1])
+    since = start_since(out, first, last, x.shape[1])
     for c in range(first, last):
         now, rows, top = x[c], rows_of_chain(state, c, room), tops[c]
         for t in range(steps):
-            fill(words, keys[t], c, 0)
+            fill_step(words, keys[t], c, 0)
             if keys[t] & mask == 0:
-                renew(form, now, rows[0])
+                renew_fields(form, now, rows[0])
             if keys[t] & mask == 0 or has_lost_range(form, sum_of(rows[2])):
                 top = weigh_moves(form, rule, now, rows)
             count = 1 + np.int64(unit(words[0]) * longest)
             path, old, new = drawn[:count], olds[:count], news[:count]
             copy(before, rows[2])
             draw_path(rows[1], rows[2], words[2:], path, taken, totals)
-            restore(rows[1], rows[2], path, taken, before)
+            restore_weights(rows[1], rows[2], path, taken, before)
             flip_in_turn(form, now, path, old, new)
-            _, new_top = follow(form, rule, now, rows, spare, top, path, old, new)
+            _, new_top = follow_changes(form, rule, now, rows, spare, top, path, old, new)
             _, back, back_sums, _ = rows_of_proposal(form, rows, spare)
             log_ratio = log_ratio_of(back, back_sums, path, totals, taken, before)
             log_ratio += count * (top - new_top)
             if accepts(c, log_ratio, unit(words[1]), out.accept, out.invalid):
-                adopt(form, rows, spare)
+                adopt_proposal(form, rows, spare)
                 top = new_top
                 out.changed[c] += count
                 for k in range(count):
-                    leave_value(form, out.total, since, first, c, path[k], old[k], new[k], t)
+                    add_held_site(form, out.total, since, first, c, path[k], old[k], new[k], t)
             else:
                 flip_back(now, path, old)
-                go_back(form, rule, now, rows, top, path, old, new)
+                undo_changes(form, rule, now, rows, top, path, old, new)
             record_chain(out.trace, x, c, t - steps)
         tops[c] = top
-    finish(out, since, first, x, steps)
+    add_last_values(out, since, first, x, steps)
 
 
 @lean
@@ -228,7 +234,7 @@ def draw_path(weights, sums, words, path, taken, totals):
     """
     for k in range(path.shape[0]):
         totals[k] = sum_of(sums)
-        i = draw_site(weights, sums, totals[k], unit(words[k]))
+        i = draw_by_blocks(weights, sums, totals[k], unit(words[k]))
         path[k], taken[k] = i, weights[i]
         weights[i] = 0
         sum_block(weights, sums, i)
@@ -252,7 +258,7 @@ def log_ratio_of(weights, sums, path, totals, taken, before):
     for k in range(count):
         left += taken[k]
         result += math.log(totals[k] / left)
-    restore(weights, sums, path, taken, before)
+    restore_weights(weights, sums, path, taken, before)
     return result
 
 
@@ -265,7 +271,7 @@ def sum_block(weights, sums, i):
 
 
 @lean
-def restore(weights, sums, path, taken, before):
+def restore_weights(weights, sums, path, taken, before):
     """Undo what set the weights of `path` to zero; `before` are the sums then."""
     for k in range(path.shape[0] - 1, -1, -1):  # without finite weights a site may occur twice
         weights[path[k]] = taken[k]

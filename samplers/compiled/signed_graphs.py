@@ -6,7 +6,12 @@ import numpy as np
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.bits import STORED_PLANES, count_terms
-from latticework.samplers.compiled.columns import CHAINS, GraphColumns, SignedSites, pack_graph
+from latticework.samplers.compiled.columns import (
+    BLOCK_CHAINS,
+    GraphColumns,
+    SignedSites,
+    pack_graph,
+)
 from latticework.samplers.compiled.compiled_sampler import SameObjects
 from latticework.samplers.compiled.sweep_chances import chances_of
 from latticework.samplers.compiled.vectors import BYTES, WORDS
@@ -27,7 +32,7 @@ def find_columns(of: SameObjects, metropolis: bool, chains: int) -> GraphColumns
         return None
     sites = signed_sites(of.objects)
     terms = count_terms(sites.near.shape[1]) * (2 if metropolis else 1)
-    blocks = 1 if groups == 1 else -(-groups * chains // CHAINS)
+    blocks = 1 if groups == 1 else -(-groups * chains // BLOCK_CHAINS)
     rows = min(len(sites.odds[0]), len(sites.kind) // WORDS + len(np.unique(sites.colours)))
     if blocks * rows * STORED_PLANES * terms * BYTES > MAX_PLANE_BYTES:
         return None

@@ -9,7 +9,7 @@ from latticework.samplers.compiled.bit_rows import (
     LOW_PLANES,
     STEPS_OF_HIGH,
     STEPS_OF_LOW,
-    WORD,
+    WORD_BITS,
     add_plane,
     add_row,
     carry_to_high,
@@ -19,13 +19,13 @@ from latticework.samplers.compiled.bit_rows import (
 )
 from latticework.samplers.compiled.bits import (
     SEED_BYTES,
-    STEPS_AHEAD,
     add_bit,
     start_pass,
     update_lanes,
 )
-from latticework.samplers.compiled.columns import CHAINS, Words
+from latticework.samplers.compiled.columns import BLOCK_CHAINS, Words
 from latticework.samplers.compiled.jit import kernel, lean
+from latticework.samplers.compiled.philox import STEPS_AHEAD
 from latticework.samplers.compiled.row_tiles import seed_step
 from latticework.samplers.compiled.vectors import (
     BYTES,
@@ -116,7 +116,7 @@ def make_columns_work(f, wanted):
     summed = words if wanted else 0
     return ColumnsWork(
         make_aligned(words + WORDS),
-        np.zeros((CHAINS, (f.place.shape[0] + WORD - 1) // WORD), np.uint64),
+        np.zeros((BLOCK_CHAINS, (f.place.shape[0] + WORD_BITS - 1) // WORD_BITS), np.uint64),
         make_aligned(words),
         np.zeros(COUNT_PLANES * WORDS, np.uint64),
         np.zeros((LOW_PLANES, summed), np.uint64),
@@ -134,8 +134,8 @@ def sweep_columns(first, last, f, flips, rows, x, keys, sums):
     apart = f.planes.strides[0] if f.planes.shape[0] > 1 else 0
     rare = max(1, (2**32 - 1) // f.real.shape[0])  # steps whose changed sites are counted together
     for block in range(first, last):
-        start = block * CHAINS
-        chains = min(CHAINS, rows.shape[0] - start)
+        start = block * BLOCK_CHAINS
+        chains = min(BLOCK_CHAINS, rows.shape[0] - start)
         for c in range(chains):
             pack_row(work.lines[c], 0, x, rows[start + c])
         turn_lines(work.lines, work.x, f.place)
@@ -178,24 +178,24 @@ def add_columns_to_total(work, f, total, start, chains, t, steps):
 @kernel
 def turn_lines(lines, words, place):
     """The words of sites from the rows of 64 chains."""
-    square = np.empty(CHAINS, np.uint64)
+    square = np.empty(BLOCK_CHAINS, np.uint64)
     for k in range(lines.shape[1]):
-        for c in range(CHAINS):
+        for c in range(BLOCK_CHAINS):
             square[c] = lines[c, k]
         transpose_square(square)
-        for i in range(WORD * k, min(WORD * (k + 1), place.shape[0])):
-            words[place[i]] = square[i - WORD * k]
+        for i in range(WORD_BITS * k, min(WORD_BITS * (k + 1), place.shape[0])):
+            words[place[i]] = square[i - WORD_BITS * k]
 
 
 @kernel
 def turn_words(lines, words, place):
     """The rows of 64 chains from the words of sites."""
-    square = np.zeros(CHAINS, np.uint64)
+    square = np.zeros(BLOCK_CHAINS, np.uint64)
     for k in range(lines.shape[1]):
-        for i in range(WORD * k, min(WORD * (k + 1), place.shape[0])):
-            square[i - WORD * k] = words[place[i]]
+        for i in range(WORD_BITS * k, min(WORD_BITS * (k + 1), place.shape[0])):
+            square[i - WORD_BITS * k] = words[place[i]]
         transpose_square(square)
-        for c in range(CHAINS):
+        for c in range(BLOCK_CHAINS):
             lines[c, k] = square[c]
 
 
@@ -205,7 +205,7 @@ def transpose_square(square):
     width, mask = 32, np.uint64(0xFFFFFFFF)
     while width:
         w = np.uint64(width)
-        for half in range(0, CHAINS, 2 * width):
+        for half in range(0, BLOCK_CHAINS, 2 * width):
             for i in range(half, half + width):
                 t = (square[i] >> w ^ square[i + width]) & mask
                 square[i + width] ^= t

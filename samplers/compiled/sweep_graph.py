@@ -19,22 +19,22 @@ from torch import Tensor
 
 from latticework.models.forms import GraphForm
 from latticework.samplers.compiled.arithmetic import F, exp32
-from latticework.samplers.compiled.columns import CHAINS, GraphColumns
+from latticework.samplers.compiled.columns import BLOCK_CHAINS, GraphColumns
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, SameObjects, Sums
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.field_rows import fields_of
-from latticework.samplers.compiled.fields import add_change, renew, renewals
+from latticework.samplers.compiled.fields import add_change, renew_fields, renewal_mask
 from latticework.samplers.compiled.jit import inlined, kernel, lean, over_chains
-from latticework.samplers.compiled.packed_chains import LANES, find_odds, pack
+from latticework.samplers.compiled.packed_chains import LANES, find_odds, pack_word
 from latticework.samplers.compiled.philox import fill_sites, is_below, philox
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.compiled.signed_graphs import find_columns
 from latticework.samplers.compiled.sweep_columns import sweep_columns
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
-CHUNK = 64  # sites, a multiple of 4, whose fields and words stay in the cache
-VECTOR = 4  # words of random numbers are drawn for a multiple of so many chains
-LONGEST = 255  # steps whose sum of states fits into a byte
+CHUNK_SITES = 64  # sites, a multiple of 4, whose fields and words stay in the cache
+VECTOR_CHAINS = 4  # words of random numbers are drawn for a multiple of so many chains
+MAX_BYTE_STEPS = 255  # steps whose sum of states fits into a byte
 NANOSECONDS = 0.1  # for a site of a chain, by `compiled.columns`, roughly
 MIN_CHAINS = 8  # for `compiled.columns`: of fewer, most bits of a word would be idle
 
@@ -62,7 +62,7 @@ class GraphSweepTwin(GroupTwin):
             sweep_alone(metropolis, form, x, fields[0], keys, sums)
         else:
             work = len(keys) * len(x) * (5.0 * x.shape[1] + len(form.neighbours))
-            over_chains(sweep, len(x), work, metropolis, form, x, keys, sums, fewest=LANES)
+            over_chains(sweep_graphs, len(x), work, metropolis, form, x, keys, sums, fewest=LANES)
         sums.accept[:] += len(keys)
         return state
 
@@ -90,8 +90,8 @@ class GraphSweepTwin(GroupTwin):
     ) -> None:
         columns = self.columns(forms, rows.shape[1])
         assert columns is not None
-        flips, blocks = isinstance(self.sampler, MetropolisSweep), -(-rows.size // CHAINS)
-        work = NANOSECONDS * blocks * CHAINS * len(keys) * x.shape[1]
+        flips, blocks = isinstance(self.sampler, MetropolisSweep), -(-rows.size // BLOCK_CHAINS)
+        work = NANOSECONDS * blocks * BLOCK_CHAINS * len(keys) * x.shape[1]
         over_chains(sweep_columns, blocks, work, columns, flips, rows.ravel(), x, keys, sums)
         sums.accept[:] += len(keys)
 
@@ -100,18 +100,19 @@ class GraphSweepTwin(GroupTwin):
 
 
 @kernel
-def sweep(first, last, metropolis, form, x, keys, sums):
+def sweep_graphs(first, last, metropolis, form, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds."""
     sites, steps, draws = x.shape[1], keys.shape[0], sums.trace.shape[0]
     classes, order = form.classes, form.order
     for start in range(first, last, LANES):
         chains = min(LANES, last - start)
-        width = (chains + VECTOR - 1) // VECTOR * VECTOR
+        width = (chains + VECTOR_CHAINS - 1) // VECTOR_CHAINS * VECTOR_CHAINS
         now = np.zeros(sites, np.uint32)
         seen = np.zeros(sites * LANES if sums.total.shape[0] else 0, np.uint8)
-        fields, total = np.empty(CHUNK * LANES, np.float32), np.empty(LANES)
-        words = np.zeros(CHUNK * LANES, np.uint32)
-        rises, stays = np.empty(CHUNK * LANES, np.uint8), np.empty(CHUNK * LANES, np.uint8)
+        fields, total = np.empty(CHUNK_SITES * LANES, np.float32), np.empty(LANES)
+        words = np.zeros(CHUNK_SITES * LANES, np.uint32)
+        rises = np.empty(CHUNK_SITES * LANES, np.uint8)
+        stays = np.empty_like(rises)
         changed = np.zeros(LANES, np.uint32)
         for c in range(chains):
             for i in range(sites):
@@ -120,9 +121,9 @@ def sweep(first, last, metropolis, form, x, keys, sums):
             chunk = 0
             changed[:] = 0
             for k in range(classes.shape[0] - 1):
-                for begin in range(classes[k], classes[k + 1], CHUNK):
-                    rows = min(CHUNK, classes[k + 1] - begin)
-                    fill_sites(words, LANES, width, rows, chunk * CHUNK // 4, start, keys[t])
+                for begin in range(classes[k], classes[k + 1], CHUNK_SITES):
+                    rows = min(CHUNK_SITES, classes[k + 1] - begin)
+                    fill_sites(words, LANES, width, rows, chunk * CHUNK_SITES // 4, start, keys[t])
                     for m in range(rows):
                         i = np.uint64(order[begin + m])
                         find_odds(fields, m * LANES, total, form, now, i)
@@ -132,17 +133,17 @@ def sweep(first, last, metropolis, form, x, keys, sums):
                             usual = is_tie_kept(words[m], fields[m])
                             rises[m] = np.uint8(usual if fields[m] > 0 else rare)
                             stays[m] = np.uint8(not (rare if fields[m] > 0 else usual))
-                        update(now, rises, stays, changed, order, begin, rows)
+                        update_sites(now, rises, stays, changed, order, begin, rows)
                     else:
                         for m in range(np.uint64(rows * LANES)):
                             rises[m] = np.uint8(draw_bit(words[m], fields[m]))
-                        update(now, rises, rises, changed, order, begin, rows)
+                        update_sites(now, rises, rises, changed, order, begin, rows)
                     chunk += 1
             for c in range(chains):
                 sums.changed[start + c] += np.int64(changed[c])
             if seen.shape[0]:
-                look(seen, now)
-            if seen.shape[0] and ((t + 1) % LONGEST == 0 or t == steps - 1):
+                add_seen(seen, now)
+            if seen.shape[0] and ((t + 1) % MAX_BYTE_STEPS == 0 or t == steps - 1):
                 for c in range(chains):
                     for i in range(sites):
                         sums.total[start + c, i] += np.float32(seen[i * LANES + c])
@@ -170,11 +171,11 @@ def is_tie_kept(word, odds):
 
 
 @lean
-def update(now, rises, stays, changed, order, begin, rows):
+def update_sites(now, rises, stays, changed, order, begin, rows):
     """Set sites to 1 in the chains at 0 where they rise, and in those at 1 where they stay."""
     for m in range(np.uint64(rows)):
         i, at = np.uint64(order[np.uint64(begin) + m]), m * np.uint64(LANES)
-        word = (pack(rises, at) & ~now[i]) | (pack(stays, at) & now[i])
+        word = (pack_word(rises, at) & ~now[i]) | (pack_word(stays, at) & now[i])
         flips = now[i] ^ word
         now[i] = word
         for c in range(np.uint64(LANES)):
@@ -182,7 +183,7 @@ def update(now, rises, stays, changed, order, begin, rows):
 
 
 @lean
-def look(seen, now):
+def add_seen(seen, now):
     """Add the states of all chains to bytes."""
     for i in range(np.uint64(now.shape[0])):
         row = i * np.uint64(LANES)
@@ -196,14 +197,14 @@ def look(seen, now):
 @kernel
 def sweep_alone(metropolis, form, x, fields, keys, sums):
     """Advance chain 0. Its words are those that it would have among others."""
-    classes, order, mask = form.classes, form.order, renewals(1)
+    classes, order, mask = form.classes, form.order, renewal_mask(1)
     now, fours = x[0], np.empty(order.shape[0], np.uint32)
     count = number_fours(fours, classes)
     words = np.empty(4 * count, np.uint32)
-    some, flipped = np.empty((2, CHUNK), np.float32), np.empty(CHUNK, np.uint64)
+    numbers, flipped = np.empty((2, CHUNK_SITES), np.float32), np.empty(CHUNK_SITES, np.uint64)
     for t in range(keys.shape[0]):
         if keys[t] & mask == 0:
-            renew(form, now, fields)
+            renew_fields(form, now, fields)
         for f in range(np.uint64(count)):
             a, b, c, d = philox(fours[f], np.uint32(0), np.uint32(0), np.uint64(keys[t]))
             at = np.uint64(4) * f
@@ -211,10 +212,10 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
             words[at + np.uint64(2)], words[at + np.uint64(3)] = c, d
         four = 0
         for k in range(classes.shape[0] - 1):
-            for begin in range(classes[k], classes[k + 1], CHUNK):
-                size = min(CHUNK, classes[k + 1] - begin)
-                flips = decide(
-                    flipped, some, metropolis, now, fields, words, order, begin, size, four
+            for begin in range(classes[k], classes[k + 1], CHUNK_SITES):
+                size = min(CHUNK_SITES, classes[k + 1] - begin)
+                flips = list_flips(
+                    flipped, numbers, metropolis, now, fields, words, order, begin, size, four
                 )
                 for f in range(flips):
                     i = flipped[f]
@@ -227,21 +228,24 @@ def sweep_alone(metropolis, form, x, fields, keys, sums):
 
 @kernel
 def number_fours(fours, classes):
-    """The counters of a sweep's calls of Philox, as `sweep` counts; returns how many."""
+    """The counters of a sweep's calls of Philox, as `sweep_graphs` counts; returns how many."""
     count, chunk = 0, 0
     for k in range(classes.shape[0] - 1):
-        for begin in range(classes[k], classes[k + 1], CHUNK):
-            for four in range((min(CHUNK, classes[k + 1] - begin) + 3) // 4):
-                fours[count] = chunk * CHUNK // 4 + four
+        for begin in range(classes[k], classes[k + 1], CHUNK_SITES):
+            for four in range((min(CHUNK_SITES, classes[k + 1] - begin) + 3) // 4):
+                fours[count] = chunk * CHUNK_SITES // 4 + four
                 count += 1
             chunk += 1
     return count
 
 
 @lean
-def decide(flipped, some, metropolis, now, fields, words, order, begin, rows, four):
-    """List the sites of a chunk that flip; returns how many. Nothing branches on them."""
-    odds, value = some
+def list_flips(flipped, room, metropolis, now, fields, words, order, begin, rows, four):
+    """List the sites of a chunk that flip; returns how many. Nothing branches on them.
+
+    `room` are two rows that are overwritten.
+    """
+    odds, value = room
     for m in range(np.uint64(rows)):
         i = order[np.uint64(begin) + m]
         odds[m], value[m] = fields[i], now[i]

@@ -19,16 +19,16 @@ from latticework.models.forms import IMPOSSIBLE, PottsGraphForm, PottsLatticeFor
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.compiled_sampler import GroupTwin, Keys, Sums
 from latticework.samplers.compiled.jit import kernel, lean, over_chains
-from latticework.samplers.compiled.packed_chains import MANY
+from latticework.samplers.compiled.packed_chains import MAX_SINGLE_NEIGHBOURS
 from latticework.samplers.compiled.pairwise import lists_of
 from latticework.samplers.compiled.philox import fill_sites, unit
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE, MetropolisSweep
 
 SweepForm = PottsGraphForm | PottsLatticeForm
-VECTOR, WIDE = 8, 32  # chains of a tile: a multiple, at most
-FAR = math.exp(TIE_NATS)  # the ratio that a tie has at most
-CHUNK = 16  # sites, a multiple of 4, that are handled together
-LEAST = np.float32(IMPOSSIBLE)  # fields below it are those of forbidden values
+VECTOR_CHAINS, MAX_TILE_CHAINS = 8, 32  # chains of a tile: a multiple, at most
+MAX_TIE_RATIO = math.exp(TIE_NATS)  # the ratio that a tie has at most
+CHUNK_SITES = 16  # sites, a multiple of 4, that are handled together
+MIN_FIELD = np.float32(IMPOSSIBLE)  # fields below it are those of forbidden values
 
 
 class Pairs(NamedTuple):
@@ -72,7 +72,7 @@ class PottsSweepTwin(GroupTwin):
         coupling = couplings_of(forms)
         metropolis = isinstance(self.sampler, MetropolisSweep)
         args = metropolis, pairs, bias, coupling, rows.shape[1], rows.ravel(), x, keys, sums
-        over_chains(sweep, rows.size, 2.0 * rows.size * len(keys) * x.shape[1], *args)
+        over_chains(sweep_potts, rows.size, 2.0 * rows.size * len(keys) * x.shape[1], *args)
         sums.accept[:] += len(keys)
 
 
@@ -90,8 +90,8 @@ class Chunk(NamedTuple):
 
 
 @kernel
-def chunk_of(q, width):
-    size = CHUNK * width
+def make_chunk(q, width):
+    size = CHUNK_SITES * width
     return Chunk(
         np.zeros((q, size), np.float32),
         np.empty(size, np.float32),
@@ -105,7 +105,7 @@ def chunk_of(q, width):
 
 
 @kernel
-def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, sums):
+def sweep_potts(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, sums):
     """Advance the chains `first <= c < last`, as many together as a tile holds.
 
     Chain c is row `rows[c]` of `x`. `group` chains in turn have a target.
@@ -116,31 +116,31 @@ def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, 
     while start < last:
         target = start // group
         weights = coupling[target]
-        chains = min(WIDE, last - start, group - start % group)
-        width = (chains + VECTOR - 1) // VECTOR * VECTOR
+        chains = min(MAX_TILE_CHAINS, last - start, group - start % group)
+        width = (chains + VECTOR_CHAINS - 1) // VECTOR_CHAINS * VECTOR_CHAINS
         alone = chains == 1 and weights.shape[0] > 1
-        now, work = np.zeros((sites, width), np.uint8), chunk_of(q, width)
-        load(now, x, rows[start : start + chains], q)
+        now, work = np.zeros((sites, width), np.uint8), make_chunk(q, width)
+        load_values(now, x, rows[start : start + chains], q)
         for t in range(steps):
             chunk, begin = 0, 0
             for k in range(1, classes.shape[0]):
                 while begin < classes[k]:
-                    block = order[begin : min(begin + CHUNK, classes[k])]
-                    size, at = block.shape[0], chunk * CHUNK // 4
+                    block = order[begin : min(begin + CHUNK_SITES, classes[k])]
+                    size, at = block.shape[0], chunk * CHUNK_SITES // 4
                     for m in range(size):
                         i = block[m]
                         near = neighbours, starts[i], starts[i + 1]
                         add_fields(work, m, now, *near, bias[target, i], weights, alone)
                     fill_sites(work.words[0], width, width, size, at, start, keys[t])
-                    weigh(work)
+                    weigh_values(work)
                     if metropolis:
-                        at += CHUNK // 4
+                        at += CHUNK_SITES // 4
                         fill_sites(work.words[1], width, width, size, at, start, keys[t])
-                        gather(work.old, now, block)
-                        try_others(work)
+                        gather_values(work.old, now, block)
+                        try_other_values(work)
                     else:
                         draw_values(work)
-                    replace(now, work.new, work.changed, block)
+                    replace_values(now, work.new, work.changed, block)
                     begin += block.shape[0]
                     chunk += 2
             if sums.total.shape[0]:
@@ -153,12 +153,12 @@ def sweep(first, last, metropolis, pairs, bias, coupling, group, rows, x, keys, 
                         sums.trace[t - steps + draws, start + c, i * q + now[i, c]] = np.int8(1)
         for c in range(chains):
             sums.changed[start + c] += work.changed[c]
-        store(x, rows[start : start + chains], now, q)
+        store_values(x, rows[start : start + chains], now, q)
         start += chains
 
 
 @lean
-def load(now, x, rows, q):
+def load_values(now, x, rows, q):
     for c in range(np.uint64(rows.shape[0])):
         row = x[rows[c]]
         for i in range(np.uint64(now.shape[0])):
@@ -169,7 +169,7 @@ def load(now, x, rows, q):
 
 
 @lean
-def store(x, rows, now, q):
+def store_values(x, rows, now, q):
     for c in range(np.uint64(rows.shape[0])):
         row = x[rows[c]]
         row[:] = 0
@@ -185,7 +185,7 @@ def add_fields(work, m, now, neighbours, first, last, bias, coupling, alone):
     a time. A chain alone reads the values of others once.
     """
     width, weights, equal = now.shape[1], work.weights, coupling.shape[0] == 1
-    if last - first > MANY:
+    if last - first > MAX_SINGLE_NEIGHBOURS:
         add_fields_of_hub(work, m, now, neighbours, first, last, bias, coupling)
         return
     fours = first + (last - first) // 4 * 4 if equal else first
@@ -233,7 +233,7 @@ def count_one(fields, one, value, coupling):
 
 
 @lean
-def weigh(work):
+def weigh_values(work):
     """Replace the fields by weights; the largest of a site is 1."""
     top = work.top
     top[:] = -np.inf
@@ -244,7 +244,7 @@ def weigh(work):
     for v in range(work.weights.shape[0]):
         fields = work.weights[v]
         for c in range(np.uint64(top.shape[0])):
-            fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > LEAST)
+            fields[c] = exp32(fields[c] - top[c]) * np.float32(fields[c] > MIN_FIELD)
 
 
 @lean
@@ -259,7 +259,7 @@ def draw_values(work):
 
 
 @lean
-def try_others(work):
+def try_other_values(work):
     """Propose a value other than `old` to each site, and accept it or not (`samplers.sweep`)."""
     passed, q = work.passed, work.weights.shape[0]
     for v in range(q):
@@ -295,14 +295,14 @@ def count_passed(new, passed, words, total):
 def keep_rejected(new, values, words, total, left):
     """If `total` is 0, no other value is possible."""
     for c in range(np.uint64(new.shape[0])):
-        tie = (total[c] <= FAR * left[c]) & (left[c] <= FAR * total[c])
+        tie = (total[c] <= MAX_TIE_RATIO * left[c]) & (left[c] <= MAX_TIE_RATIO * total[c])
         share = TIE_SHARE * total[c] if tie else total[c]
         accepted = (unit(words[c]) * max(total[c], left[c]) < share) & (total[c] > 0)
         new[c] = new[c] if accepted else values[c]
 
 
 @lean
-def gather(old, now, block):
+def gather_values(old, now, block):
     width = np.uint64(now.shape[1])
     for m in range(np.uint64(block.shape[0])):
         row = now[block[m]]
@@ -311,7 +311,7 @@ def gather(old, now, block):
 
 
 @lean
-def replace(now, new, changed, block):
+def replace_values(now, new, changed, block):
     width = np.uint64(now.shape[1])
     for m in range(np.uint64(block.shape[0])):
         row = now[block[m]]
@@ -331,11 +331,11 @@ def potts_values(form: SweepForm, x: Tensor) -> Tensor:
 def sum_values(starts, neighbours, coupling, bias, x, values):
     """The sum of `bias` at the values of the sites, and of couplings over equal neighbours."""
     sites, q = bias.shape
-    rows, now = np.arange(x.shape[0]), np.empty((sites, WIDE), np.uint8)
-    equal, own = np.empty(WIDE), np.empty(WIDE)
-    for start in range(0, x.shape[0], WIDE):
-        tile = rows[start : start + WIDE]
-        load(now, x, tile, q)
+    rows, now = np.arange(x.shape[0]), np.empty((sites, MAX_TILE_CHAINS), np.uint8)
+    equal, own = np.empty(MAX_TILE_CHAINS), np.empty(MAX_TILE_CHAINS)
+    for start in range(0, x.shape[0], MAX_TILE_CHAINS):
+        tile = rows[start : start + MAX_TILE_CHAINS]
+        load_values(now, x, tile, q)
         equal[:] = 0
         own[:] = 0
         for i in range(sites):

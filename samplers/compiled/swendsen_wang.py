@@ -14,10 +14,10 @@ from torch import Tensor
 
 from latticework.models.forms import Form, GraphForm, LatticeForm, PottsLatticeForm
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, Keys, Position
-from latticework.samplers.compiled.draws import pick
+from latticework.samplers.compiled.draws import pick_index
 from latticework.samplers.compiled.jit import inlined, kernel, over_chains
 from latticework.samplers.compiled.pairwise import edges_of
-from latticework.samplers.compiled.philox import fill, thresholds, unit
+from latticework.samplers.compiled.philox import fill_step, thresholds, unit
 from latticework.samplers.compiled.running_sums import add_chain
 from latticework.samplers.sums import Sums
 
@@ -83,25 +83,25 @@ def swendsen_wang(first, last, threshold, fields, edges, values, x, keys, sums):
     for c in range(first, last):
         now = values[c]
         for t in range(steps):
-            fill(words, keys[t], c, 0)
-            fill(draws, keys[t], c, 1)
-            join(parent, now, words, threshold, edges)
-            sums.changed[c] += redraw(now, parent, total, fields, draws)
+            fill_step(words, keys[t], c, 0)
+            fill_step(draws, keys[t], c, 1)
+            join_clusters(parent, now, words, threshold, edges)
+            sums.changed[c] += redraw_clusters(now, parent, total, fields, draws)
             if sums.total.shape[0] or (t >= steps - traced and c < sums.trace.shape[1]):
-                write(x[c], now, width)
+                write_values(x[c], now, width)
                 add_chain(sums, x, c, t - steps)
-        write(x[c], now, width)
+        write_values(x[c], now, width)
 
 
 @kernel
-def join(parent, now, words, threshold, edges):
+def join_clusters(parent, now, words, threshold, edges):
     """Draw the bonds and join the clusters of their ends. `parent` then leads to the roots."""
     for i in range(parent.shape[0]):
         parent[i] = i
     for k in range(edges.shape[0]):
         i, j = edges[k, 0], edges[k, 1]
         if now[i] == now[j] and words[k] < threshold[k]:
-            i, j = root(parent, i), root(parent, j)
+            i, j = find_root(parent, i), find_root(parent, j)
             if i < j:
                 parent[j] = i
             else:
@@ -109,7 +109,7 @@ def join(parent, now, words, threshold, edges):
 
 
 @inlined
-def root(parent, i):
+def find_root(parent, i):
     """The root of `i`; halves the path to it."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
@@ -118,7 +118,7 @@ def root(parent, i):
 
 
 @kernel
-def redraw(now, parent, total, fields, draws):
+def redraw_clusters(now, parent, total, fields, draws):
     """Draw the value of every cluster; returns how many sites changed.
 
     A root has the smallest index of its cluster, so it comes before its members.
@@ -126,14 +126,14 @@ def redraw(now, parent, total, fields, draws):
     sites, q = fields.shape
     total[:] = 0
     for i in range(sites):
-        parent[i] = root(parent, i)
+        parent[i] = find_root(parent, i)
         for v in range(q):
             total[parent[i], v] += fields[i, v]
     changed = 0
     for i in range(sites):
         old = now[i]
         if parent[i] == i:
-            now[i] = draw(total[i], unit(draws[i]))
+            now[i] = draw_value(total[i], unit(draws[i]))
         else:
             now[i] = now[parent[i]]
         changed += now[i] != old
@@ -141,17 +141,17 @@ def redraw(now, parent, total, fields, draws):
 
 
 @kernel
-def draw(log_weights, uniform):
+def draw_value(log_weights, uniform):
     """An index drawn in proportion to exp(log_weights), which are overwritten."""
     top, mass = log_weights.max(), 0.0
     for v in range(log_weights.shape[0]):
         log_weights[v] = np.exp(log_weights[v] - top)
         mass += log_weights[v]
-    return pick(log_weights, 0, log_weights.shape[0], uniform * mass)[0]
+    return pick_index(log_weights, 0, log_weights.shape[0], uniform * mass)[0]
 
 
 @kernel
-def write(x, now, width):
+def write_values(x, now, width):
     """Write the values to a chain's state, one-hot if its `width` is above 1."""
     for i in range(now.shape[0]):
         if width == 1:

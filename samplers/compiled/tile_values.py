@@ -13,19 +13,24 @@ from latticework.models.forms import IMPOSSIBLE, GraphForm
 from latticework.samplers.compiled.arithmetic import exp32
 from latticework.samplers.compiled.draws import draw_bit
 from latticework.samplers.compiled.jit import inlined, kernel, lean, primitive
-from latticework.samplers.compiled.packed_chains import LANES, MANY, find_odds, pack
+from latticework.samplers.compiled.packed_chains import (
+    LANES,
+    MAX_SINGLE_NEIGHBOURS,
+    find_odds,
+    pack_word,
+)
 from latticework.samplers.compiled.pairwise import LatticeTable, PottsLists
 from latticework.samplers.compiled.philox import unit
 
 MIN_VECTOR_CHAINS = 16  # chains, from which loops over them gain from vector registers
-WIDE = 1024  # bytes of a row
+MAX_ROW_CHAINS = 1024  # bytes of a row
 WORD_CHAINS = 8  # chains whose bytes fill a word
-LINE = 16  # sites whose values are read and written together: float32 of a cache line
+LINE_SITES = 16  # sites whose values are read and written together: float32 of a cache line
 
 
 def widest(form, chains):
     """How many of so many chains a tile holds at most."""
-    return WIDE
+    return MAX_ROW_CHAINS
 
 
 def words_of(form, chains):
@@ -39,7 +44,7 @@ def entries_of(form):
 
 
 def load_tile(form, values, start, chains):
-    """The values of chains from `start` on, and room for `visit`."""
+    """The values of chains from `start` on, and room for `visit_site`."""
     raise NotImplementedError
 
 
@@ -52,13 +57,13 @@ def store_value(form, values, chain, now, width, i, c):
     """Write the value of site `i` of `chain`, the c-th of the tile, where x is one-hot."""
 
 
-def visit(form, now, width, i, words, at, changed, room):
+def visit_site(form, now, width, i, words, at, changed, room):
     """Draw the values of site `i`, by `words` from `at` on, and count those that differ."""
     raise NotImplementedError
 
 
 def count_flips(form, width, changed, room):
-    """Add to `changed` what `visit` has counted elsewhere, in at most 255 visits."""
+    """Add to `changed` what `visit_site` has counted elsewhere, in at most 255 visits."""
 
 
 # Lattices.
@@ -68,8 +73,8 @@ def count_flips(form, width, changed, room):
 def load_bytes(values, start, chains, stride):
     """The values of chains as bytes; a site has `stride` of them."""
     now = np.zeros(values.shape[1] * stride, np.uint8)
-    for begin in range(0, values.shape[1], LINE):
-        end = np.uint64(min(begin + LINE, values.shape[1]))
+    for begin in range(0, values.shape[1], LINE_SITES):
+        end = np.uint64(min(begin + LINE_SITES, values.shape[1]))
         for c in range(np.uint64(chains)):
             for i in range(np.uint64(begin), end):
                 now[i * np.uint64(stride) + c] = np.uint8(values[start + c, i])
@@ -77,7 +82,7 @@ def load_bytes(values, start, chains, stride):
 
 
 def lattice_widest(form, chains):
-    return WIDE if chains >= MIN_VECTOR_CHAINS else WORD_CHAINS
+    return MAX_ROW_CHAINS if chains >= MIN_VECTOR_CHAINS else WORD_CHAINS
 
 
 def lattice_load_tile(form, values, start, chains):
@@ -89,7 +94,7 @@ def lattice_entry(form, now, width, i, v, c):
     return np.float32(now[i * max(width, np.uint64(WORD_CHAINS)) + c])
 
 
-def lattice_visit(form, now, width, i, words, at, changed, room):
+def lattice_visit_site(form, now, width, i, words, at, changed, room):
     near, count, table = form.neighbours, form.degree[i], form.threshold
     kind, (ones, flips) = np.uint64(form.kind[i]), room
     if width <= WORD_CHAINS:
@@ -173,8 +178,8 @@ def graph_words_of(form, chains):
 
 def graph_load_tile(form, values, start, chains):
     now = np.zeros(values.shape[1], np.uint32)
-    for begin in range(0, values.shape[1], LINE):
-        end = np.uint64(min(begin + LINE, values.shape[1]))
+    for begin in range(0, values.shape[1], LINE_SITES):
+        end = np.uint64(min(begin + LINE_SITES, values.shape[1]))
         for c in range(chains):
             for i in range(np.uint64(begin), end):
                 now[i] |= np.uint32(values[start + c, i]) << np.uint32(c)
@@ -185,12 +190,12 @@ def graph_entry(form, now, width, i, v, c):
     return np.float32((now[i] >> np.uint32(c)) & np.uint32(1))
 
 
-def graph_visit(form, now, width, i, words, at, changed, room):
+def graph_visit_site(form, now, width, i, words, at, changed, room):
     fields, total, new = room
     find_odds(fields, 0, total, form, now, i)
     for c in range(np.uint64(LANES)):
         new[c] = np.uint8(draw_bit(words[at + c], fields[c]))
-    word = pack(new, 0)
+    word = pack_word(new, 0)
     flips = now[i] ^ word
     for c in range(np.uint64(LANES)):
         changed[c] += (flips >> np.uint32(c)) & np.uint32(1)
@@ -230,7 +235,7 @@ def potts_store_value(form, values, chain, now, width, i, c):
     values[chain, i] = np.int32(now[i * width + c])
 
 
-def potts_visit(form, now, width, i, words, at, changed, room):
+def potts_visit_site(form, now, width, i, words, at, changed, room):
     is_hub = add_couplings(form, now, width, i, room.single, room.double)
     if is_hub:
         weigh_values(room.double, room.passed, width, IMPOSSIBLE)
@@ -243,7 +248,7 @@ def potts_visit(form, now, width, i, words, at, changed, room):
 def add_couplings(form, now, width, i, single, double):
     """Write the fields of site `i` `[values, chains]`, those of a hub to `double`; if it is one."""
     start, stop = np.uint64(form.starts[i]), np.uint64(form.starts[i + np.uint64(1)])
-    is_hub = stop - start > np.uint64(MANY)
+    is_hub = stop - start > np.uint64(MAX_SINGLE_NEIGHBOURS)
     for v in range(np.uint64(single.shape[0] - 1)):
         if is_hub:
             begin_row(double[v], form.bias[v, i], width)
@@ -314,4 +319,5 @@ primitive(load_tile, LOAD, makes_arrays=True)
 primitive(entry, {LatticeTable: lattice_entry, GraphForm: graph_entry, PottsLists: potts_entry})
 primitive(store_value, {PottsLists: potts_store_value})
 primitive(count_flips, {LatticeTable: lattice_count_flips})
-primitive(visit, {LatticeTable: lattice_visit, GraphForm: graph_visit, PottsLists: potts_visit})
+VISIT_SITE = {LatticeTable: lattice_visit_site, GraphForm: graph_visit_site}
+primitive(visit_site, VISIT_SITE | {PottsLists: potts_visit_site})

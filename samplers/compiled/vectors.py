@@ -25,7 +25,7 @@ WORDS, BYTES = 8, 64  # a whole vector has so many
 EIGHT = (0,) * WORDS  # stands for the width of a whole vector
 INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 FLAGS = ir.VectorType(ir.IntType(1), 64)  # a word as 64 conditions
-FLOATS, SMALL = ir.VectorType(ir.FloatType(), 64), ir.VectorType(INT8, 64)
+FLOATS, SMALL_BYTES = ir.VectorType(ir.FloatType(), 64), ir.VectorType(INT8, 64)
 
 
 class Vector(types.Type):
@@ -237,7 +237,7 @@ def pack_floats(typing, array, at):
 def unpack_word(typing, array, at, word):
     """Write the 64 bits of a word as 64 floats or bytes, from byte `at` on."""
     is_float = array.dtype == types.float32
-    kind, align = (FLOATS, 4) if is_float else (SMALL, 1)
+    kind, align = (FLOATS, 4) if is_float else (SMALL_BYTES, 1)
 
     def generate(context, builder, sig, args):
         place = _point(context, builder, sig.args[0], *args[:2], kind)

@@ -41,7 +41,7 @@ from latticework.sampling.starts import draw_possible
 from latticework.sampling.targets import ROUNDING, States, as_model, check_target, why_unsupported
 from latticework.sampling.watch import part_of_other_work
 
-MAX_COMPARED_DRAWS, LEAST = 4000, 1000  # draws that are compared; draws of the reference, at least
+MAX_COMPARED_DRAWS, MIN_REFERENCE_DRAWS = 4000, 1000
 ENDS = 8  # draws of each chain of the reference that show whether it has converged
 DEFAULTS = ("gibbs_sweep", "gibbs", "random_walk")  # samplers of the reference
 SWEEPS = 100  # sweeps of each chain of the reference
@@ -142,7 +142,9 @@ def check_draws(
             "they cannot be compared; give more draws, or more chains"
         )
     thinned = thinned[torch.randperm(len(thinned), generator=rng)[:MAX_COMPARED_DRAWS]]
-    reference_states, how = _draw_reference(model, reference, max(len(thinned), LEAST), steps, seed)
+    reference_states, how = _draw_reference(
+        model, reference, max(len(thinned), MIN_REFERENCE_DRAWS), steps, seed
+    )
     outcomes += compare_states(thinned, reference_states, model, rng, error)
     about = f"{len(thinned)} of {x.shape[0] * x.shape[1]} draws, compared with {how}"
     return DrawsReport(outcomes, about, error)
