@@ -89,7 +89,7 @@ def start(twin, model, chains):
 @pytest.mark.slow
 @each
 def test_division_into_calls_and_threads_changes_nothing(twin, model, chains, steps, monkeypatch):
-    monkeypatch.setattr("latticework.samplers.compiled.jit.ALONE", 1.0)
+    monkeypatch.setattr("latticework.samplers.compiled.jit.MIN_THREAD_NANOSECONDS", 1.0)
     results = []
     for calls, threads in (([steps], 1), ([steps - 3, 1, 2], 2)):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)

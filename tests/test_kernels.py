@@ -67,7 +67,7 @@ def test_steps_follow_the_enumerated_law_where_values_tie(row):
 @pytest.mark.slow
 @of_rows(lambda row: row.sampler in (lw.GWG(), lw.LocallyBalanced()) and "lattice" in row.targets)
 def test_lattices_of_too_many_classes_follow_the_law_by_another_kernel(row, monkeypatch):
-    monkeypatch.setattr(flip_lattice, "MOST_CLASSES", 0)
+    monkeypatch.setattr(flip_lattice, "MAX_CLASSES", 0)
     for name in ("lattice", "sheet"):
         twin = find_compiled_kernel(row.sampler, TARGETS[name].model)
         assert isinstance(twin, OneMoveTwin)
@@ -223,7 +223,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
     ids=str,
 )
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
-    monkeypatch.setattr(rbm, "ROWS", 2.0)  # else products make them afresh
+    monkeypatch.setattr(rbm, "MAX_ROWS_SHARE", 2.0)  # else products make them afresh
     model, rng = scattered(lw.RBM(MEMORY_SITES, 7), std=0.5), Generator().manual_seed(1)
     twin, x = (
         find_compiled_kernel(sampler, model),

@@ -192,7 +192,7 @@ def test_a_step_from_any_state_is_that_of_the_eager_sampler(sampler, name):
 
 # Two ways through the code.
 
-ALONE, ROWS = ("ROWS_ALONE", 256, 0), ("ROWS", 0.0, 2.0)
+ALONE, ROWS = ("MAX_CACHED_FIELDS", 256, 0), ("MAX_ROWS_SHARE", 0.0, 2.0)
 WAYS = [
     *[(kind, name, all_sites, ALONE) for name in ("spins", "dense potts")
       for kind in (lw.DULA(1.0), lw.DMALA(1.0), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3))],
@@ -294,8 +294,12 @@ def _with_steeper_weights(form: object) -> object:
 
 WHOLE_BALL, LISTS, PRICES = gibbs_blocks.list_ball, all_sites.pairwise, all_sites.prices
 BROKEN = {
-    "a pattern left out": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "lattice", 30),
-    "a pattern left out, RBM": (gibbs_blocks, "ball", _without_last_set, lw.Gibbs(3), "rbm", 30),
+    "a pattern left out": (
+        gibbs_blocks, "list_ball", _without_last_set, lw.Gibbs(3), "lattice", 30
+    ),
+    "a pattern left out, RBM": (
+        gibbs_blocks, "list_ball", _without_last_set, lw.Gibbs(3), "rbm", 30
+    ),
     "a step size 10 % off": (
         all_sites, "prices", lambda *of: PRICES(*of) * np.float32(1.1), lw.DMALA(0.3), "graph", 15
     ),
