@@ -208,3 +208,17 @@ def test_the_folder_depends_on_the_kernels(folder, tmp_path, monkeypatch):
     copy.write_text("changed")
     monkeypatch.setattr(cache, "__file__", str(copy))
     assert cache.cache_folder() != folder
+
+
+def test_python_cannot_call_a_part_of_a_kernel(folder):
+    """It has no entry from Python, and numba would crash."""
+    part = jit.lean(double)
+
+    def whole(x):
+        return part(x)
+
+    kernel = jit.kernel(whole)
+    for _ in range(2):  # before and after the part is compiled
+        with pytest.raises(TypeError, match="double is a part of kernels"):
+            part(3.0)
+        assert kernel(3.0) == 6.0

@@ -6,6 +6,7 @@ next to 0 and next to 1, where such events are decided, and count the points of 
 
 import math
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -151,12 +152,18 @@ def langevin(z):
     return x[0, 0]
 
 
+@numba.njit
+def draw_sites(y, marks, ratio, words, x, low, high):
+    """The part of a kernel, which Python cannot call."""
+    all_binary.draw_sites(y, marks, ratio, words, x, low, high)
+
+
 def flipped(z):
     one = np.ones(1, np.float32)
     ratio, y, marks = 0 * one, 0 * one, np.zeros(8, np.uint8)
     all_binary.weigh_steps(ratio, 0 * one, np.float32(z) * one, 0 * one, one[0], one[0])
     words = np.full(1, WORD, np.uint32)
-    all_binary.draw_sites(y, marks, ratio, words, 0 * one, np.float32(0), one[0])
+    draw_sites(y, marks, ratio, words, 0 * one, np.float32(0), one[0])
     assert y[0] == marks[0]
     return y[0]
 
