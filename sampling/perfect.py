@@ -15,10 +15,10 @@ from torch import Generator, Tensor
 from latticework.models.base import EnergyModel
 from latticework.models.forms import GraphForm, LatticeForm, RBMForm
 from latticework.samplers.base import require_count
-from latticework.samplers.compiled import coupling
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError, form_of
 from latticework.samplers.compiled.jit import over_chains
 from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.compiled.sweeps import coupling
 
 FIRST_SWEEPS = 16  # sweeps of the first attempt at a draw
 NANOSECONDS = 40_000.0  # roughly, for the first attempts at a draw of a hundred sites
@@ -91,7 +91,7 @@ def _couple_lattice(
     form: LatticeForm, draws: int, key: int, first_sweeps: int, max_sweeps: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The draws `[draws, sites]` of a lattice, a bit a site, and the sweeps of each."""
-    from latticework.samplers.compiled import perfect_rows, sweep_lattice  # which take a while
+    from latticework.samplers.compiled.bits import perfect_rows, sweep_lattice  # which take a while
 
     if why := sweep_lattice.refuse_degree(form):
         raise ValueError(f"perfect draws of a Lattice have no kernel for {why}")

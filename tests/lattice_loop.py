@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import latticework as lw
 from latticework.models.lattice import neighbour_table
-from latticework.samplers.compiled.bits import PAST_SEEDS, SEEDS
+from latticework.samplers.compiled.bits.decisions import PAST_SEEDS, SEEDS
 from latticework.samplers.compiled.philox import fill_step
 
 GOLDEN, LANES = np.uint64(0x9E3779B97F4A7C15), 512

@@ -9,9 +9,9 @@ from exactness import TABLE, Row, largest_z
 from targets import TARGETS
 
 import latticework as lw
+from latticework.samplers.compiled.bits.sweep_lattice import LatticeSweepTwin
 from latticework.samplers.compiled.compiled_sampler import CompiledSampler, NoCompiledKernelError
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_lattice import LatticeSweepTwin
 from latticework.sampling.checking.check_case import counts
 from latticework.sampling.checking.law import Law
 from latticework.sampling.checking.targets import Target

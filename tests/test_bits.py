@@ -18,7 +18,7 @@ from torch import Generator
 
 import latticework as lw
 from latticework.models.forms import temper_form
-from latticework.samplers.compiled.bits import (
+from latticework.samplers.compiled.bits.decisions import (
     PLANES,
     STORED_PLANES,
     TERMS,
@@ -26,12 +26,12 @@ from latticework.samplers.compiled.bits import (
     bit_planes,
     count_terms,
 )
+from latticework.samplers.compiled.bits.lattice_rows import TILE_WORDS, fit_lanes
+from latticework.samplers.compiled.bits.perfect_rows import PAST_WORDS
+from latticework.samplers.compiled.bits.sweep_lattice import pack_sweeps
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
-from latticework.samplers.compiled.lattice_rows import TILE_WORDS, fit_lanes
-from latticework.samplers.compiled.perfect_rows import PAST_WORDS
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_lattice import pack_sweeps
 from latticework.samplers.sums import SumRequest, empty_sums
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 from latticework.sampling.perfect import couple_from_the_past
@@ -78,7 +78,7 @@ def test_polynomials_have_as_many_terms_as_they_need():
 
 
 class Sweep(Loop):
-    """Sweeps of one chain after the other, with the numbers of `compiled.sweep_lattice`."""
+    """Sweeps of one chain after the other, with the numbers of `compiled.bits.sweep_lattice`."""
 
     def probability(self, x: NDArray) -> NDArray:
         """That a site becomes 1 (Gibbs), or that it flips."""

@@ -11,11 +11,11 @@ from targets import TARGETS
 from torch import Generator
 
 import latticework as lw
+from latticework.samplers.compiled.bits.lattice_rows import TILE_WORDS
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
 from latticework.samplers.compiled.draws import draw_by_blocks, draw_index
 from latticework.samplers.compiled.jit import MIN_THREAD_CHAINS
-from latticework.samplers.compiled.lattice_rows import TILE_WORDS
-from latticework.samplers.compiled.rbm import CHUNK_UNITS, RENEWAL_STEPS
+from latticework.samplers.compiled.rbm.chunks import CHUNK_UNITS, RENEWAL_STEPS
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import SumRequest
 from latticework.sampling.annealing import anneal, estimate_log_normaliser, linear

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled.all_sites import AllSitesTwin
-from latticework.samplers.compiled.all_sites_lattice import MAX_KINDS, AllSitesLatticeTwin
-from latticework.samplers.compiled.lattice_rows import TILE_WORDS
+from latticework.samplers.compiled.all_sites.twin import AllSitesTwin
+from latticework.samplers.compiled.bits.all_sites_lattice import MAX_KINDS, AllSitesLatticeTwin
+from latticework.samplers.compiled.bits.lattice_rows import TILE_WORDS
 from latticework.samplers.compiled.philox import step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.samplers.sums import SumRequest
@@ -28,7 +28,7 @@ SAMPLERS = LANGEVIN + JUMPS
 
 
 class Step(Loop):
-    """A step of one chain, with the numbers of `compiled.all_sites_rows`."""
+    """A step of one chain, with the numbers of `compiled.bits.all_sites_rows`."""
 
     def logits(self, x: NDArray, t: int) -> NDArray:
         """The log-odds of each site's flip."""

@@ -12,7 +12,7 @@ from torch import Generator
 import latticework as lw
 from latticework.samplers.compiled.philox import philox, step_keys
 from latticework.samplers.compiled.registry import find_compiled_kernel
-from latticework.samplers.compiled.sweep_graph import CHUNK_SITES
+from latticework.samplers.compiled.sweeps.sweep_graph import CHUNK_SITES
 from latticework.samplers.sweep import TIE_NATS, TIE_SHARE
 
 

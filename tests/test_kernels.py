@@ -20,8 +20,10 @@ from torch import Generator
 import latticework as lw
 import workshop.laws.steps as step_laws
 from latticework.samplers import compiled
-from latticework.samplers.compiled import fields, flip_lattice, rbm
-from latticework.samplers.compiled.one_move import OneMoveTwin
+from latticework.samplers.compiled.forms import fields
+from latticework.samplers.compiled.moves import flip_lattice
+from latticework.samplers.compiled.moves.one_move import OneMoveTwin
+from latticework.samplers.compiled.rbm import chunks
 from latticework.samplers.compiled.registry import find_compiled_kernel
 from latticework.sampling.checking.check_case import CheckCase, counts
 from latticework.sampling.checking.suite import follow_chains
@@ -223,7 +225,7 @@ def test_an_error_in_the_memory_does_not_stay(model, sampler):
     ids=str,
 )
 def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeypatch):
-    monkeypatch.setattr(rbm, "MAX_ROWS_SHARE", 2.0)  # else products make them afresh
+    monkeypatch.setattr(chunks, "MAX_ROWS_SHARE", 2.0)  # else products make them afresh
     model, rng = scattered(lw.RBM(MEMORY_SITES, 7), std=0.5), Generator().manual_seed(1)
     twin, x = (
         find_compiled_kernel(sampler, model),
@@ -231,7 +233,7 @@ def test_an_error_in_the_hidden_inputs_stays_until_they_are_due(sampler, monkeyp
     )
     state, _ = twin.advance(twin.at(x, model), model, rng, 1)
     state.inputs.add_(0.25)
-    for steps, error in ((rbm.RENEWAL_STEPS - 1, 0.25), (1, 0.0)):
+    for steps, error in ((chunks.RENEWAL_STEPS - 1, 0.25), (1, 0.0)):
         state, _ = twin.advance(state, model, rng, steps)
         off = state.inputs - model.hidden_inputs(state.x)
         torch.testing.assert_close(off, torch.full_like(off, error), rtol=0, atol=1e-4)

@@ -9,8 +9,8 @@ from scipy.stats import chisquare
 from torch import Generator
 
 import latticework as lw
-from latticework.samplers.compiled import coupling
 from latticework.samplers.compiled.philox import step_keys
+from latticework.samplers.compiled.sweeps import coupling
 from latticework.sampling.exact import distribution
 from latticework.sampling.perfect import couple_from_the_past
 

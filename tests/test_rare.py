@@ -21,8 +21,8 @@ from latticework.models.distributions import (
     bernoulli_mask,
     draw_categorical,
 )
-from latticework.samplers.compiled import all_binary, all_categorical
-from latticework.samplers.compiled.rbm_langevin import flip_sites
+from latticework.samplers.compiled.all_sites import binary, categorical
+from latticework.samplers.compiled.rbm.langevin import flip_sites
 from latticework.samplers.conditional import draw_bit
 
 PROBABILITIES = [3e-8, 1e-7, 7e-7]
@@ -155,13 +155,13 @@ def langevin(z):
 @numba.njit
 def draw_sites(y, marks, ratio, words, x, low, high):
     """The part of a kernel, which Python cannot call."""
-    all_binary.draw_sites(y, marks, ratio, words, x, low, high)
+    binary.draw_sites(y, marks, ratio, words, x, low, high)
 
 
 def flipped(z):
     one = np.ones(1, np.float32)
     ratio, y, marks = 0 * one, 0 * one, np.zeros(8, np.uint8)
-    all_binary.weigh_steps(ratio, 0 * one, np.float32(z) * one, 0 * one, one[0], one[0])
+    binary.weigh_steps(ratio, 0 * one, np.float32(z) * one, 0 * one, one[0], one[0])
     words = np.full(1, WORD, np.uint32)
     draw_sites(y, marks, ratio, words, 0 * one, np.float32(0), one[0])
     assert y[0] == marks[0]
@@ -184,7 +184,7 @@ def test_rare_values_of_compiled_potts_models(p, rare):
     fields = np.repeat(2 * np.log(law), sites).astype(np.float32)
     ladder, price = np.zeros(sites * q, np.int32), np.zeros(sites, np.float32)
     room, counts = np.empty((3, sites), np.float32), np.empty((2, sites), np.int32)
-    all_categorical.weigh(ladder, fields, x, price, np.float32(0.5), room, counts)
+    categorical.weigh(ladder, fields, x, price, np.float32(0.5), room, counts)
     words = np.diff([0, *ladder[: 2 * sites : sites], 2**31 - 1])
     assert abs(words[rare] - p * 2**31) < 1.5
 

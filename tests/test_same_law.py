@@ -15,14 +15,12 @@ from targets import scattered
 from torch import Generator, Tensor
 
 import latticework as lw
-from latticework.samplers.compiled import (
-    all_sites,
-    gibbs_blocks,
-    rbm,
-    several_moves,
-)
+from latticework.samplers.compiled.all_sites import twin as all_sites
 from latticework.samplers.compiled.compiled_sampler import NoCompiledKernelError
+from latticework.samplers.compiled.moves import several_moves
+from latticework.samplers.compiled.rbm import chunks
 from latticework.samplers.compiled.registry import find_compiled_kernel
+from latticework.samplers.compiled.resampling import gibbs_blocks
 
 pytestmark = pytest.mark.slow  # many kernels are compiled
 
@@ -197,7 +195,7 @@ WAYS = [
     *[(kind, name, all_sites, ALONE) for name in ("spins", "dense potts")
       for kind in (lw.DULA(1.0), lw.DMALA(1.0), lw.DMALA(inf), lw.ACS(2.0, 0.2, 3))],
     *[(kind, "spins", all_sites, ALONE) for kind in (lw.DMALA(0.6, PRECONDITIONER), lw.DLMC(0.3))],
-    *[(kind, "rbm", rbm, ROWS)
+    *[(kind, "rbm", chunks, ROWS)
       for kind in (lw.DULA(0.4), lw.DMALA(0.4), lw.GWG(3))],
 ]  # fmt: skip
 

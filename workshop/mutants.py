@@ -33,10 +33,11 @@ LEFT_OUT = (
     "cache",
     "wandb",
 )  # left out of the copy
+COMPILED = "samplers/compiled"
 # The tests for a file of a room: those of this list that use it or have its name, or else the
 # whole list. In other rooms: all tests that use it or have its name.
 TESTS = {
-    "samplers/compiled": "kernel* same_law compiled* rare rates",  # only if named
+    COMPILED: "kernel* same_law compiled* rare rates",  # only if named
     "samplers": "kernels kernel_rules validity extended relaxed rates large rare start",
     "models": "models model_definitions forbidding_models exact large rare domain rates bayes_net"
     " infilling products regression resnet ais ais_task paths",
@@ -142,12 +143,14 @@ def _changes(node: Any) -> Iterator[tuple[Any, Any]]:
 def chosen_tests(file: Path, root: Path) -> list[str]:
     """The arguments for pytest that choose the tests of a file in the tree `root`."""
     room, use = str(file.parent.relative_to(root)), f"{file.parent.name}.{file.stem} import"
+    if room.startswith(COMPILED):
+        room = COMPILED
     public = re.findall(r"^(?:class|def) ([^\W_]\w*)", file.read_text(), re.MULTILINE)
     uses = re.compile(rf"{re.escape(use)}|\blw\.({'|'.join(public) or '-'})\b")
     words = TESTS.get(room, "*").split()
     listed = sorted(test for word in words for test in root.glob(f"tests/test_{word}.py"))
     stems = {t.stem for t in listed if t.stem == f"test_{file.stem}" or uses.search(t.read_text())}
-    if room == "samplers/compiled":
+    if room == COMPILED:
         chosen = [f"tests/{test.stem}.py" for test in listed]
         return [*chosen, "-k", "compiled or same_law or cache"]
     if room != "samplers":

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 def cache_folder() -> Path:
     """The folder of compiled kernels for this version of their source."""
     here = Path(__file__).parent
-    source = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    source = b"".join(path.read_bytes() for path in sorted(here.rglob("*.py")))
     return cache_root() / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
 
 

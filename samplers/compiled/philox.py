@@ -2,7 +2,7 @@
 
 J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
 Decisions by one word meet a probability to within 2^-32: to 0.2 % at 10^-7. Those of
-`compiled.bits` meet it to within 2^-40.
+`compiled.bits.decisions` meet it to within 2^-40.
 
 The generator has no memory. A 64-bit key and a 128-bit counter give four 32-bit words. The run's
 generator draws one key for each step, or one for the run (`compiled.run_words`). The counter holds

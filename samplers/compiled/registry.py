@@ -41,27 +41,27 @@ CLUSTERS = (GraphForm, LatticeForm, PottsLatticeForm)
 # where those before it refuse. A module is imported when it is needed: all of them together
 # take half a second.
 ROWS: list[tuple[tuple[type, ...], tuple[type, ...], str]] = [
-    ((ACS,), (LatticeForm,), "all_sites_lattice.ACSLatticeTwin"),
-    ((DLMC, DLMCf), (LatticeForm,), "all_sites_lattice.DLMCLatticeTwin"),
-    ((DMALA, DULA), (LatticeForm,), "all_sites_lattice.LangevinLatticeTwin"),
-    ((ACS, DMALA, DULA), (LatticeForm, *FIELDS), "all_sites.AllSitesTwin"),
-    ((DLMC, DLMCf), (GraphForm, LatticeForm, PairForm), "all_sites.AllSitesTwin"),
-    ((DMALA,), (RBMForm,), "rbm_langevin.RBMDMALATwin"),
-    ((DULA,), (RBMForm,), "rbm_langevin.RBMDULATwin"),
-    ((Gibbs,), (*BINARY, *POTTS, PottsGraphForm), "gibbs.GibbsTwin"),
-    ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweep_graph.GraphSweepTwin"),
-    ((GibbsSweep, MetropolisSweep), (LatticeForm,), "sweep_lattice.LatticeSweepTwin"),
-    ((GibbsSweep, MetropolisSweep), SWEPT, "sweep_potts.PottsSweepTwin"),
-    ((GWG, LocallyBalanced), (LatticeForm,), "flip_lattice.LatticeFlipTwin"),
-    ((GWG, LocallyBalanced), (LatticeForm, *FIELDS), "one_move.OneMoveTwin"),
-    ((GWG,), (RBMForm,), "rbm_gwg.RBMGWGTwin"),
-    ((HammingBall,), BINARY, "gibbs_blocks.BlockTwin"),
-    ((LocallyBalanced,), (RBMForm,), "rbm_balanced.RBMBalancedTwin"),
-    ((PAFS,), (GraphForm, LatticeForm, PairForm), "several_moves.PathTwin"),
-    ((RandomWalk,), BINARY, "random_walk.RandomWalkTwin"),
-    ((RatesFPCD, SamplePenalization), (RBMForm,), "rates.RatesTwin"),
-    ((RatesHerding,), (RBMForm,), "rates.HerdingTwin"),
-    ((SwendsenWang,), CLUSTERS, "swendsen_wang.SwendsenWangTwin"),
+    ((ACS,), (LatticeForm,), "bits.all_sites_lattice.ACSLatticeTwin"),
+    ((DLMC, DLMCf), (LatticeForm,), "bits.all_sites_lattice.DLMCLatticeTwin"),
+    ((DMALA, DULA), (LatticeForm,), "bits.all_sites_lattice.LangevinLatticeTwin"),
+    ((ACS, DMALA, DULA), (LatticeForm, *FIELDS), "all_sites.twin.AllSitesTwin"),
+    ((DLMC, DLMCf), (GraphForm, LatticeForm, PairForm), "all_sites.twin.AllSitesTwin"),
+    ((DMALA,), (RBMForm,), "rbm.langevin.RBMDMALATwin"),
+    ((DULA,), (RBMForm,), "rbm.langevin.RBMDULATwin"),
+    ((Gibbs,), (*BINARY, *POTTS, PottsGraphForm), "resampling.gibbs.GibbsTwin"),
+    ((GibbsSweep, MetropolisSweep), (GraphForm,), "sweeps.sweep_graph.GraphSweepTwin"),
+    ((GibbsSweep, MetropolisSweep), (LatticeForm,), "bits.sweep_lattice.LatticeSweepTwin"),
+    ((GibbsSweep, MetropolisSweep), SWEPT, "sweeps.sweep_potts.PottsSweepTwin"),
+    ((GWG, LocallyBalanced), (LatticeForm,), "moves.flip_lattice.LatticeFlipTwin"),
+    ((GWG, LocallyBalanced), (LatticeForm, *FIELDS), "moves.one_move.OneMoveTwin"),
+    ((GWG,), (RBMForm,), "rbm.gwg.RBMGWGTwin"),
+    ((HammingBall,), BINARY, "resampling.gibbs_blocks.BlockTwin"),
+    ((LocallyBalanced,), (RBMForm,), "rbm.balanced.RBMBalancedTwin"),
+    ((PAFS,), (GraphForm, LatticeForm, PairForm), "moves.several_moves.PathTwin"),
+    ((RandomWalk,), BINARY, "moves.random_walk.RandomWalkTwin"),
+    ((RatesFPCD, SamplePenalization), (RBMForm,), "rbm.rates.RatesTwin"),
+    ((RatesHerding,), (RBMForm,), "rbm.rates.HerdingTwin"),
+    ((SwendsenWang,), CLUSTERS, "sweeps.swendsen_wang.SwendsenWangTwin"),
 ]
 TWINS: dict[tuple[type, type], list[str]] = {}
 for _kinds, _forms, _twin in ROWS:
@@ -69,11 +69,14 @@ for _kinds, _forms, _twin in ROWS:
         TWINS.setdefault(_cell, []).append(_twin)
 # Those where a step changes several sites, for the samplers that have such steps by choice.
 SEVERAL: dict[tuple[type, type], list[str]] = {
-    **{(Gibbs, form): ["gibbs_blocks.BlockTwin"] for form in (*BINARY, *POTTS, PottsGraphForm)},
-    (GWG, GraphForm): ["several_moves.SeveralMovesTwin"],
-    (GWG, LatticeForm): ["several_moves.SeveralMovesTwin"],
-    (GWG, PairForm): ["several_moves.SeveralMovesTwin"],
-    (GWG, RBMForm): ["rbm_gwg.RBMGWGTwin"],
+    **{
+        (Gibbs, form): ["resampling.gibbs_blocks.BlockTwin"]
+        for form in (*BINARY, *POTTS, PottsGraphForm)
+    },
+    (GWG, GraphForm): ["moves.several_moves.SeveralMovesTwin"],
+    (GWG, LatticeForm): ["moves.several_moves.SeveralMovesTwin"],
+    (GWG, PairForm): ["moves.several_moves.SeveralMovesTwin"],
+    (GWG, RBMForm): ["rbm.gwg.RBMGWGTwin"],
 }
 
 

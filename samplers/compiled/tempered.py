@@ -34,7 +34,7 @@ from latticework.samplers.compiled.compiled_sampler import (
 )
 from latticework.samplers.compiled.lattice_values import lattice_values
 from latticework.samplers.compiled.philox import step_keys
-from latticework.samplers.compiled.sweep_potts import potts_values
+from latticework.samplers.compiled.sweeps.sweep_potts import potts_values
 from latticework.samplers.ladder import LadderState
 from latticework.samplers.sums import NOTHING, MultiStepSampler, SumRequest, Sums, empty_sums
 from latticework.samplers.tempered import Tempered

@@ -27,8 +27,13 @@ from torch.nn.grad import conv2d_input
 
 from latticework.models.graph import Graph
 from latticework.models.matmul import affine
-from latticework.samplers.compiled.bits import FIRST_PLANES, draw_vector, select_bits, start_pass
-from latticework.samplers.compiled.vectors import (
+from latticework.samplers.compiled.bits.decisions import (
+    FIRST_PLANES,
+    draw_vector,
+    select_bits,
+    start_pass,
+)
+from latticework.samplers.compiled.bits.vectors import (
     BYTES,
     EIGHT,
     copy_aligned,

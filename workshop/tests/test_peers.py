@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 
 from latticework.models.ising import Lattice
 from latticework.models.rbm import RBM
-from latticework.samplers.compiled.vectors import copy_aligned
+from latticework.samplers.compiled.bits.vectors import copy_aligned
 from latticework.samplers.langevin import DULA
 from latticework.sampling.exact import distribution
 from workshop.bench_contenders import CONTENDERS, _jax
