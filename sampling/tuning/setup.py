@@ -318,12 +318,14 @@ def quality(*results: SampleResult) -> Quality:
     another one counts with as many, evenly spaced.
     """
     length = min(result.log_prob.shape[1] for result in results)
-    kept = [evenly_spaced(result.log_prob.shape[1], length) for result in results]
-    draws = torch.cat([result.draws[:, rows] for result, rows in zip(results, kept, strict=True)])
+    chosen_rows = [evenly_spaced(result.log_prob.shape[1], length) for result in results]
+    draws = torch.cat(
+        [result.draws[:, rows] for result, rows in zip(results, chosen_rows, strict=True)]
+    )
     draws = draws[:, :, evenly_spaced(draws.shape[2], MAX_DIAGNOSED_SITES)].flatten(2)
     still = (draws == draws[:1, :1]).all(0).all(0)
     log_prob = torch.cat(
-        [result.log_prob[:, rows] for result, rows in zip(results, kept, strict=True)]
+        [result.log_prob[:, rows] for result, rows in zip(results, chosen_rows, strict=True)]
     ).unsqueeze(-1)
     site_mixing = mixing(draws[:, :, ~still].numpy())
     energy = mixing(log_prob.numpy())

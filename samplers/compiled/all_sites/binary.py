@@ -72,24 +72,24 @@ def weigh_jumps(ratio, x, fields, time, root, euler, both):
     m > s, log(1 + exp(l)) is log(1 + s / m) - log(s / m), and the latter comes from exponents and
     mantissas.
     """
-    one, product, passed, exponents = np.float32(1), 1.0, 1.0, np.int64(0)
+    unity, product, passed, exponents = np.float32(1), 1.0, 1.0, np.int64(0)
     for i in range(x.shape[0]):
         gain = np.float32(fields[i]) * (both - x[i] - x[i])
         half = exp32(np.float32(-0.5) * abs(gain))
         small = max(half * half, MIN_WEIGHT)
-        flow = time * (one / half + half) if root else time
-        kept = one - min(flow, one) if euler else exp32(-flow)
-        moved = one - kept
+        flow = time * (unity / half + half) if root else time
+        staying = unity - min(flow, unity) if euler else exp32(-flow)
+        moved = unity - staying
         if flow < np.float32(0.05):  # the difference from 1 is coarse
             series = flow - flow * flow * (np.float32(0.5) - flow * np.float32(1 / 6))
             moved = flow if euler else series
         goes = moved if gain > 0 else small * moved
-        stays = small + kept if gain > 0 else one + small * kept
+        stays = small + staying if gain > 0 else unity + small * staying
         likely = goes > stays
         rare = stays / goes if likely else goes / stays
         ratio[i] = -rare if likely else rare
         product *= 1.0 + np.float64(rare)
-        bits = np.float32(rare if likely else one).view(np.int32)
+        bits = np.float32(rare if likely else unity).view(np.int32)
         exponents += np.int64((bits >> np.int32(23)) - np.int32(127))
         part = np.int32((bits & np.int32(0x7FFFFF)) | np.int32(0x3F800000)).view(np.float32)
         passed *= np.float64(part)

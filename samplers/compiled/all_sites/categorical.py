@@ -53,7 +53,7 @@ def weigh(ladder, fields, x, price, balance, room, counts):
     `[2, sites]` are overwritten.
     """
     sites, size, result = x.shape[0], ladder.shape[0], 0.0
-    (stays, top, total), (below, rest) = (room[0], room[1], room[2]), (counts[0], counts[1])
+    (stays, top, total), (below, unused) = (room[0], room[1], room[2]), (counts[0], counts[1])
     for i in range(sites):
         stays[i] = fields[np.uint32(x[i] * sites + i)]
     top[:], total[:], below[:] = 0, 0, 0
@@ -65,10 +65,10 @@ def weigh(ladder, fields, x, price, balance, room, counts):
     for a in range(0, size, sites):
         write_rungs(ladder[a : a + sites], fields[a : a + sites], stays, below)
     for i in range(sites):
-        rest[i] = ALL_WORDS - below[i]
+        unused[i] = ALL_WORDS - below[i]
         below[i] = 0
     for a in range(0, size - sites, sites):
-        lift_rungs(ladder[a : a + sites], fields[a : a + sites], rest, below)
+        lift_rungs(ladder[a : a + sites], fields[a : a + sites], unused, below)
     for i in range(sites):
         ladder[size - sites + i] = np.int32(total[i] == total[i])
     for a in range(0, sites, MAX_FACTORS):
@@ -108,11 +108,11 @@ def write_rungs(rung, weight, scale, below):
 
 
 @kernel
-def lift_rungs(rung, weight, rest, passed):
+def lift_rungs(rung, weight, unused, passed):
     """Add the words that are left from the first of the likeliest values on."""
     for i in range(rung.shape[0]):
         passed[i] |= -np.int32(weight[i] == np.float32(1))
-        rung[i] += rest[i] & passed[i]
+        rung[i] += unused[i] & passed[i]
 
 
 @reordered

@@ -84,10 +84,10 @@ def propose_rows(f, planes_at, x, source, target, words, seeds, seed, changes, s
 
 
 @lean
-def count_classes(f, kinds, x, here, other, words, counts):
+def count_classes(f, kinds, x, here, compared, words, counts):
     """Count, in each word, the sites of each kind by their number of neighbours at 1.
 
-    Sites are those of the states from byte `here` on; if `other` is not `here`, only those that
+    Sites are those of the states from byte `here` on; if `compared` is not `here`, only those that
     differ there.
     """
     lanes, size, plane = f.lanes, 8 * f.masks.shape[1], 8 * counts.shape[1]
@@ -95,8 +95,8 @@ def count_classes(f, kinds, x, here, other, words, counts):
         n0, n1, n2, n3 = count_all(f, x, here, at)
         value, place = load_like(lanes, x, here + at), at
         counted = ~repeat_like(lanes, np.uint64(0))
-        if other != here:
-            counted = value ^ load_like(lanes, x, other + at)
+        if compared != here:
+            counted = value ^ load_like(lanes, x, compared + at)
         for kind in range(kinds.shape[0]):
             sites = load_like(lanes, kinds, kind * size + at) & counted
             if f.terms > TERMS[1]:
@@ -237,11 +237,11 @@ def sum_sides(f, row, is_first, x, here, there, chains, counts, of_chains):
     if f.period > 1 and not is_first:
         sum_classes(of_chains[0], f.softplus[row], counts.by_chain[0], chains)
     for k in range(0 if is_first else 1, 4 if f.excess.shape[0] else 2):
-        side, other = (there, here) if k % 2 else (here, there)
+        side, compared = (there, here) if k % 2 else (here, there)
         table = f.excess
         if k < 2:
-            other, table = side, f.softplus
-        count_classes(f.lattice, f.kinds, x, side, other, words, counts.by_word)
+            compared, table = side, f.softplus
+        count_classes(f.lattice, f.kinds, x, side, compared, words, counts.by_word)
         numbers = counts.by_chain[min(k, 2)]
         add_words(numbers, counts.by_word, f.lattice.row, chains)
         sum_classes(of_chains[k], table[row], numbers, chains)

@@ -60,11 +60,12 @@ def update_half(f, flips, planes_at, x, target, source, words, turn, seeds, seed
     for at in range(0, 8 * words, 8 * len(lanes)):
         number = count_all(f, x, source, at)
         old, place = load_like(lanes, x, target + at), planes_at + at // BYTES * f.stride
-        mask = load_like(lanes, f.masks, first + at)
-        rest = load_like(lanes, f.masks, size - first + at)
+        first_mask = load_like(lanes, f.masks, first + at)
+        second_mask = load_like(lanes, f.masks, size - first + at)
+        both = first_mask | second_mask
         new, state = update_lanes(
-            flips, f.planes, place, plane, f.terms, valued, old, number, mask | rest, state
+            flips, f.planes, place, plane, f.terms, valued, old, number, both, state
         )
         store_vector(x, target + at, new)
-        count_changes(changes, at, (new ^ old) & mask)
-        count_changes(changes, size + at, (new ^ old) & rest)
+        count_changes(changes, at, (new ^ old) & first_mask)
+        count_changes(changes, size + at, (new ^ old) & second_mask)

@@ -113,12 +113,13 @@ def set_site(form, x, values, fields, i, new):
 
 
 @lean
-def change_site(form, x, values, fields, c, i, new, kept, first, t):
+def change_site(form, x, values, fields, c, i, new, running, first, t):
     """Set site `i` of chain `c` to another value in step `t`, and keep the sums.
 
-    `kept` are the total, `since`, and the numbers of changed and of invalid ones (`running_sums`).
+    `running` are the total, `since`, and the numbers of changed and of invalid ones
+    (`running_sums`).
     """
-    total, since, changed, _ = kept
+    total, since, changed, _ = running
     changed[c] += 1
     add_held_site(form, total, since, first, c, i, values[c, i], new, t)
     set_site(form, x[c], values[c], fields[c], i, new)

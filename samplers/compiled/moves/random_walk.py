@@ -87,11 +87,11 @@ def walk_paths(first, last, form, longest, x, fields, keys, sums):
     order, swapped = np.arange(sites), np.empty(longest, np.int64)
     room, since, mask = room_of(form), start_since(sums, first, last, sites), renewal_mask(sites)
     for c in range(first, last):
-        now, own = x[c], fields[c]
+        now, field_row = x[c], fields[c]
         for t in range(steps):
             ahead = t % STEPS_AHEAD
             if keys[t] & mask == 0:
-                renew_fields(form, now, own)
+                renew_fields(form, now, field_row)
             if ahead == 0:
                 fill_steps(words, keys[t : t + STEPS_AHEAD], c, 0)
             number = 1 + np.int64(unit(words[0, ahead]) * longest)
@@ -101,12 +101,12 @@ def walk_paths(first, last, form, longest, x, fields, keys, sums):
                 word = words[2 + k, ahead] if k < 2 else more[k - 2]
                 swapped[k] = k + np.int64(unit(word) * (sites - k))
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
-            gain = path_change(form, now, own, order, number, room)
+            gain = path_change(form, now, field_row, order, number, room)
             if accepts(c, gain, unit(words[1, ahead]), accept, invalid):
                 changed[c] += number
                 for k in range(number):
                     add_held_value(total, since, first, c, order[k], now[order[k]], t)
-                path_flip(form, now, own, order, number, room)
+                path_flip(form, now, field_row, order, number, room)
             for k in range(number - 1, -1, -1):
                 order[k], order[swapped[k]] = order[swapped[k]], order[k]
             record_chain(trace, x, c, t - steps)

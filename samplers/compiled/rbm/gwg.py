@@ -87,8 +87,8 @@ def flip_drawn(x, drawn, sites, count):
         count[c] = 0
         for k in range(drawn.shape[1]):
             i, seen = drawn[c, k], False
-            for other in range(k):
-                seen |= drawn[c, other] == i
+            for m in range(k):
+                seen |= drawn[c, m] == i
             if not seen:
                 x[c, i] = np.float32(1) - x[c, i]
                 sites[c, count[c]] = i

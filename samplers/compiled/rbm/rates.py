@@ -213,21 +213,21 @@ def learn_weights(fast, x, h, rates, weight, size, decay, both):
 @kernel
 def penalise_spins(fast, fast_visible, fast_hidden, x, h, weight, size, decay, both):
     """F <- alpha F - epsilon_F S for spins, as in `samplers.rates`, and the new W + F."""
-    one, two = np.float32(1), np.float32(2)
+    unity, two = np.float32(1), np.float32(2)
     s_sum, t_sum = np.float32(0), np.float32(0)
     for i in range(x.shape[0]):
-        s_sum += two * x[i] - one
+        s_sum += two * x[i] - unity
     for j in range(h.shape[0]):
-        t_sum += two * h[j] - one
+        t_sum += two * h[j] - unity
     for i in range(x.shape[0]):
-        step = two * size * (two * x[i] - one)
-        fast_visible[i] = decay * fast_visible[i] + step * (t_sum - one)
+        step = two * size * (two * x[i] - unity)
+        fast_visible[i] = decay * fast_visible[i] + step * (t_sum - unity)
         for j in range(h.shape[0]):
-            fast[i, j] = decay * fast[i, j] - two * step * (two * h[j] - one)
+            fast[i, j] = decay * fast[i, j] - two * step * (two * h[j] - unity)
             both[i, j] = weight[i, j] + fast[i, j]
     for j in range(h.shape[0]):
-        step = two * size * (two * h[j] - one)
-        fast_hidden[j] = decay * fast_hidden[j] + step * (s_sum - one)
+        step = two * size * (two * h[j] - unity)
+        fast_hidden[j] = decay * fast_hidden[j] + step * (s_sum - unity)
 
 
 @kernel

@@ -132,7 +132,7 @@ def resample_sites(first, last, form, x, values, fields, run, sites, sums):
     words = np.empty((BLOCK_STEPS, last - first), np.uint32)
     word_room = np.empty(BLOCK_STEPS, np.uint32)
     since = start_since(sums, first, last, x.shape[1])
-    kept = sums.total, since, sums.changed, sums.invalid
+    running = sums.total, since, sums.changed, sums.invalid
     traced, turn = sums.trace.shape[0] > 0, 0
     for t in range(steps):
         step = run.first + t
@@ -146,7 +146,7 @@ def resample_sites(first, last, form, x, values, fields, run, sites, sums):
         prepare(form, i, room)
         for c in range(first, last):
             resample_site(
-                form, x, values, fields, c, i, words[now, c - first], room, kept, first, t
+                form, x, values, fields, c, i, words[now, c - first], room, running, first, t
             )
         if traced:
             record_chains(sums, first, last, x, t, steps)

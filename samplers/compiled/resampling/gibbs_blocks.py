@@ -105,7 +105,7 @@ def resample_blocks(first, last, form, x, values, fields, ball, centred, run, bl
     word_room = np.empty(BLOCK_STEPS, np.uint32)
     centres = np.zeros_like(words)
     since, mask = start_since(sums, first, last, x.shape[1]), renewal_mask(values.shape[1])
-    kept = sums.total, since, sums.changed, sums.invalid
+    running = sums.total, since, sums.changed, sums.invalid
     for t in range(steps):
         step = run.first + t
         block, row = blocks[turn], step % BLOCK_STEPS
@@ -124,7 +124,7 @@ def resample_blocks(first, last, form, x, values, fields, ball, centred, run, bl
             if s < 0 or unknown:
                 sums.invalid[c] += 1
             if s >= 0:
-                adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t)
+                adopt_pattern(form, x, values, fields, c, block, ball, s, room, running, first, t)
         record_chains(sums, first, last, x, t, steps)
     add_last_values(sums, since, first, x, steps)
 
@@ -201,7 +201,7 @@ def weigh_patterns(form, values, fields, block, ball, centre, room):
             flip_level(form, room, row, row + 1, k)
 
 
-def adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t):
+def adopt_pattern(form, x, values, fields, c, block, ball, s, room, running, first, t):
     """Change the sites of `block` that differ from pattern `s`, right after `weigh_patterns`."""
     while s > 0:
         room.flipped[ball.site[s]] ^= True
@@ -209,7 +209,7 @@ def adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first,
     for k in range(block.shape[0]):
         if room.flipped[k]:
             i, new = target(form, values[c], block[k])
-            change_site(form, x, values, fields, c, i, new, kept, first, t)
+            change_site(form, x, values, fields, c, i, new, running, first, t)
 
 
 def write_levels(form, values, fields, block, room):
@@ -365,13 +365,13 @@ def add_coupling(out, fields, coupling, sign):
             out[m, v] = fields[m, v] + sign * coupling[m, v]
 
 
-def one_hot_adopt_pattern(form, x, values, fields, c, block, ball, s, room, kept, first, t):
+def one_hot_adopt_pattern(form, x, values, fields, c, block, ball, s, room, running, first, t):
     q = room.coupling.shape[1]
     for k in range(block.shape[0] - 1, -1, -1):
         i, new = np.int64(block[k]), s % q
         s //= q
         if new != values[c, i]:
-            change_site(form, x, values, fields, c, i, new, kept, first, t)
+            change_site(form, x, values, fields, c, i, new, running, first, t)
 
 
 READ = {PairForm: pair_read_block, RBMForm: rbm_read_block, PottsLists: lists_read_block}

@@ -26,6 +26,8 @@ from latticework.samplers.compiled.philox import unit
 from latticework.samplers.compiled.running_sums import add_held_value
 from latticework.samplers.compiled.sweeps.packed_chains import MAX_SINGLE_NEIGHBOURS
 
+ONE = np.uint64(1)
+
 
 def room_of(form):
     """Room for `prepare` and `resample_site`, if they need any."""
@@ -35,7 +37,7 @@ def prepare(form, i, room):
     """Write to `room` what all chains need at site `i`, if there is anything."""
 
 
-def resample_site(form, x, values, fields, c, i, word, room, kept, first, t):
+def resample_site(form, x, values, fields, c, i, word, room, running, first, t):
     """Draw site `i` of chain `c` in step `t`, and keep the sums (`change_site`)."""
     raise NotImplementedError
 
@@ -43,8 +45,8 @@ def resample_site(form, x, values, fields, c, i, word, room, kept, first, t):
 # Lattices.
 
 
-def lattice_resample(form, x, values, fields, c, i, word, room, kept, first, t):
-    total, since, changed, _ = kept
+def lattice_resample(form, x, values, fields, c, i, word, room, running, first, t):
+    total, since, changed, _ = running
     near, count = form.neighbours, form.degree[i]
     if count == 4:  # a loop of unknown length takes longer
         ones = x[c, near[i, 0]] + x[c, near[i, 1]] + x[c, near[i, 2]] + x[c, near[i, 3]]
@@ -62,13 +64,13 @@ def lattice_resample(form, x, values, fields, c, i, word, room, kept, first, t):
 # Graphs.
 
 
-def graph_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+def graph_resample(form, x, values, fields, c, i, word, room, running, first, t):
     odds = graph_log_odds(form, x, c, i)
     new = np.float32(draw_bit(word, odds))
     if np.isnan(odds):
-        kept[3][c] += 1
+        running[3][c] += 1
     elif new != x[c, i]:
-        change_site(form, x, x, fields, c, i, new, kept, first, t)
+        change_site(form, x, x, fields, c, i, new, running, first, t)
 
 
 @inlined
@@ -86,35 +88,35 @@ def graph_log_odds(form, x, c, i):
 @lean
 def add_slopes(form, x, c, start, stop, base):
     """`base` + the slopes of neighbours at 1: four sums, as those of `packed_chains`."""
-    near, slope, row, one = form.neighbours, form.slope, np.uint64(c), np.uint64(1)
+    near, slope, row = form.neighbours, form.slope, np.uint64(c)
     k, last, four = np.uint64(start), np.uint64(stop), np.uint64(4)
     a, b, d, e = base, np.float32(0), np.float32(0), np.float32(0)
     while k + four <= last:
-        i, j = np.uint64(near[k]), np.uint64(near[k + one])
+        i, j = np.uint64(near[k]), np.uint64(near[k + ONE])
         m, n = np.uint64(near[k + np.uint64(2)]), np.uint64(near[k + np.uint64(3)])
         a += slope[k] * x[row, i]
-        b += slope[k + one] * x[row, j]
+        b += slope[k + ONE] * x[row, j]
         d += slope[k + np.uint64(2)] * x[row, m]
         e += slope[k + np.uint64(3)] * x[row, n]
         k += four
     while k < last:
         a += slope[k] * x[row, np.uint64(near[k])]
-        k += one
+        k += ONE
     return ((a + b) + d) + e
 
 
 # Dense pairs.
 
 
-def pair_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+def pair_resample(form, x, values, fields, c, i, word, room, running, first, t):
     (low, high), old = two_values(form), x[c, i]
     gain = change(form, x[c], fields[c], i)
     p = 1.0 / (1.0 + math.exp(gain if old == high else -gain))
     new = high if unit(word) < p else low
     if np.isnan(p):
-        kept[3][c] += 1
+        running[3][c] += 1
     elif new != old:
-        change_site(form, x, x, fields, c, i, new, kept, first, t)
+        change_site(form, x, x, fields, c, i, new, running, first, t)
 
 
 # RBMs. The change of the softplus sum is the logarithm of a product (`hidden_units`), whose
@@ -131,16 +133,16 @@ def rbm_prepare(form, i, room):
     write_exponentials(form.weight[i], np.float32(-1), room[1])
 
 
-def rbm_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+def rbm_resample(form, x, values, fields, c, i, word, room, running, first, t):
     old = x[c, i]
     sign = np.float32(1) - np.float32(2) * old
     gain = softplus_change(fields[c], room[np.int64(old)], form.weight[i], sign)
     p = 1.0 / (1.0 + math.exp(-(form.visible_bias[i] + sign * gain)))
     new = np.float32(unit(word) < p)
     if np.isnan(p):
-        kept[3][c] += 1
+        running[3][c] += 1
     elif new != old:
-        change_site(form, x, x, fields, c, i, new, kept, first, t)
+        change_site(form, x, x, fields, c, i, new, running, first, t)
 
 
 # Potts models.
@@ -151,7 +153,7 @@ def potts_room(form):
     return np.empty(q), np.empty(q, np.float32), np.empty(q + 1)
 
 
-def potts_resample(form, x, values, fields, c, i, word, room, kept, first, t):
+def potts_resample(form, x, values, fields, c, i, word, room, running, first, t):
     logits, single, passed = room
     q = logits.shape[0]
     find_logits(form, values[c], fields[c], i, logits, single)
@@ -169,9 +171,9 @@ def potts_resample(form, x, values, fields, c, i, word, room, kept, first, t):
         new += passed[v] <= level
     drawn = passed[q] > 0 and not np.isinf(top)
     if unknown or np.isinf(top):
-        kept[3][c] += 1
+        running[3][c] += 1
     if drawn and new != values[c, i]:
-        change_site(form, x, values, fields, c, i, new, kept, first, t)
+        change_site(form, x, values, fields, c, i, new, running, first, t)
 
 
 def find_logits(form, values, fields, i, logits, single):

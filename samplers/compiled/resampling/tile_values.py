@@ -155,13 +155,13 @@ def draw_by_four(now, width, near, here, table, words, at, changed):
     """Thresholds are chosen by comparisons: loads by an index take longer."""
     a, b = np.uint64(near[0]) * width, np.uint64(near[1]) * width
     d, e = np.uint64(near[2]) * width, np.uint64(near[3]) * width
-    none, one, two, three, all_four = table[0], table[1], table[2], table[3], table[4]
+    at_0, at_1, at_2, at_3, at_4 = table[0], table[1], table[2], table[3], table[4]
     for c in range(width):
         ones = now[a + c] + now[b + c] + now[d + c] + now[e + c]
-        threshold = one if ones == 1 else none
-        threshold = two if ones == 2 else threshold
-        threshold = three if ones == 3 else threshold
-        threshold = all_four if ones == 4 else threshold
+        threshold = at_1 if ones == 1 else at_0
+        threshold = at_2 if ones == 2 else threshold
+        threshold = at_3 if ones == 3 else threshold
+        threshold = at_4 if ones == 4 else threshold
         put_bit(now, here + c, words[at + c] < threshold, changed, c)
 
 

@@ -190,15 +190,15 @@ def add_fields(work, m, now, neighbours, first, last, bias, coupling, alone):
         return
     fours = first + (last - first) // 4 * 4 if equal else first
     for v in range(weights.shape[0]):
-        own = weights[v, m * width : (m + 1) * width]
-        own[:] = bias[v]
+        site_fields = weights[v, m * width : (m + 1) * width]
+        site_fields[:] = bias[v]
         for k in range(first, fours, 4):
             near = neighbours[k], neighbours[k + 1], neighbours[k + 2], neighbours[k + 3]
             rows = now[near[0]], now[near[1]], now[near[2]], now[near[3]]
-            count_four(own, *rows, np.uint8(v), coupling[0])
+            count_four(site_fields, *rows, np.uint8(v), coupling[0])
         if not alone:
             for k in range(fours, last):
-                count_one(own, now[neighbours[k]], np.uint8(v), coupling[0 if equal else k])
+                count_one(site_fields, now[neighbours[k]], np.uint8(v), coupling[0 if equal else k])
     if alone:
         for k in range(first, last):
             weights[now[neighbours[k], 0], m * width] += coupling[k]
@@ -213,9 +213,9 @@ def add_fields_of_hub(work, m, now, neighbours, first, last, bias, coupling):
         total[:] = bias[v]
         for k in range(first, last):
             count_one(total, now[neighbours[k]], np.uint8(v), coupling[0 if equal else k])
-        own = work.weights[v, m * width : (m + 1) * width]
+        site_fields = work.weights[v, m * width : (m + 1) * width]
         for c in range(width):
-            own[c] = total[c]
+            site_fields[c] = total[c]
 
 
 @lean
@@ -332,20 +332,20 @@ def sum_values(starts, neighbours, coupling, bias, x, values):
     """The sum of `bias` at the values of the sites, and of couplings over equal neighbours."""
     sites, q = bias.shape
     rows, now = np.arange(x.shape[0]), np.empty((sites, MAX_TILE_CHAINS), np.uint8)
-    equal, own = np.empty(MAX_TILE_CHAINS), np.empty(MAX_TILE_CHAINS)
+    equal, biases = np.empty(MAX_TILE_CHAINS), np.empty(MAX_TILE_CHAINS)
     for start in range(0, x.shape[0], MAX_TILE_CHAINS):
         tile = rows[start : start + MAX_TILE_CHAINS]
         load_values(now, x, tile, q)
         equal[:] = 0
-        own[:] = 0
+        biases[:] = 0
         for i in range(sites):
             for k in range(starts[i], starts[i + 1]):
                 weight = coupling[0] if coupling.shape[0] == 1 else coupling[k]
                 count_pairs(equal, now[i], now[neighbours[k]], weight)
             for v in range(q):
-                add_bias(own, now[i], np.uint8(v), bias[i, v])
+                add_bias(biases, now[i], np.uint8(v), bias[i, v])
         for c in range(tile.shape[0]):
-            values[start + c] = own[c] + equal[c] / 2
+            values[start + c] = biases[c] + equal[c] / 2
 
 
 @lean
