@@ -261,10 +261,10 @@ def test_renewals_come_once_in_64_to_128_steps_a_site():
 
 
 FOLDER = Path(compiled.__file__).parent
-FILLS = ("fill", "fill_steps", "fill_lanes", "fill_words")
+FILLS = ("fill_step", "fill_steps", "fill_lanes", "fill_words")
 KERNELS = [
-    path.stem
-    for path in sorted(FOLDER.glob("*.py"))
+    str(path.relative_to(FOLDER))
+    for path in sorted(FOLDER.rglob("*.py"))
     if path.stem != "philox" and any(f"{name}(" in path.read_text() for name in FILLS)
 ]
 
@@ -296,19 +296,23 @@ def called(node: ast.AST, *names: str) -> bool:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_word_is_read_twice(kernel):
-    assert shared((FOLDER / f"{kernel}.py").read_text()) == []
+    assert shared((FOLDER / kernel).read_text()) == []
 
 
 @pytest.mark.parametrize(
     ("kernel", "old", "new"),
     [
-        ("swendsen_wang", "fill(draws, keys[t], c, 1)", "fill(draws, keys[t], c, 0)"),
-        ("several_moves", "unit(words[1])", "unit(words[0])"),
-        ("flip_lattice", "unit(words[2, now])", "unit(words[1, now])"),
+        (
+            "sweeps/swendsen_wang.py",
+            "fill_step(draws, keys[t], c, 1)",
+            "fill_step(draws, keys[t], c, 0)",
+        ),
+        ("moves/several_moves.py", "unit(words[1])", "unit(words[0])"),
+        ("moves/flip_lattice.py", "unit(words[2, now])", "unit(words[1, now])"),
     ],
 )
 def test_shared_words_are_found(kernel, old, new):
     """Control: mistakes of this kind."""
-    source = (FOLDER / f"{kernel}.py").read_text()
+    source = (FOLDER / kernel).read_text()
     assert old in source
     assert shared(source.replace(old, new)) != []
