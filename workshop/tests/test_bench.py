@@ -18,7 +18,7 @@ from workshop.bench_models import model_of, plain_model
 from workshop.bench_workers import RemoteWorker, Worker, cores, limit_processes
 from workshop.bench_workloads import TABLES, Workload, chosen
 
-QUIET = Console(file=io.StringIO())
+SILENT_CONSOLE = Console(file=io.StringIO())
 WORKS = [
     Workload("ising-3x4", 5, "dmala"),
     Workload("ising-3x4", 5, "gibbs-1"),
@@ -57,7 +57,7 @@ def read(path):
 
 
 def measured(works, names, trace=0.0):
-    return list(bench.measure(works, names, [1], bench.Effort(2, 1e-3, trace), QUIET))
+    return list(bench.measure(works, names, [1], bench.Effort(2, 1e-3, trace), SILENT_CONSOLE))
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ from latticework.experiments.papers.docs_pages import bench_page
 from workshop import first_draws
 from workshop.bench_workloads import Workload
 
-QUIET = Console(file=io.StringIO())
+SILENT_CONSOLE = Console(file=io.StringIO())
 
 
 def test_a_row_has_cold_and_warm_seconds():
     works = [Workload("ising-3x4", 2, "sweep")]
-    (row,) = first_draws.measure_first_draws(works, ["eager"], 1, QUIET)
+    (row,) = first_draws.measure_first_draws(works, ["eager"], 1, SILENT_CONSOLE)
     assert (row.model, row.chains, row.sampler, row.contender) == ("ising-3x4", 2, "sweep", "eager")
     assert row.cold_low <= row.cold <= row.cold_high
     assert row.warm > 0
@@ -23,7 +23,7 @@ def test_a_row_has_cold_and_warm_seconds():
 
 def test_a_contender_that_declines_has_no_row():
     works = [Workload("resnet-4x3x2", 2, "dmala")]
-    assert not list(first_draws.measure_first_draws(works, ["compiled"], 1, QUIET))
+    assert not list(first_draws.measure_first_draws(works, ["compiled"], 1, SILENT_CONSOLE))
 
 
 def test_a_contender_that_fails_is_named():
@@ -31,7 +31,7 @@ def test_a_contender_that_fails_is_named():
     with pytest.raises(
         RuntimeError, match="eager failed on ising-3x4/2/no_such_sampler: .*no_such"
     ):
-        list(first_draws.measure_first_draws(works, ["eager"], 1, QUIET))
+        list(first_draws.measure_first_draws(works, ["eager"], 1, SILENT_CONSOLE))
 
 
 @pytest.mark.slow  # compiles a kernel
