@@ -67,7 +67,7 @@ TWINS: dict[tuple[type, type], list[str]] = {}
 for _kinds, _forms, _twin in ROWS:
     for _cell in product(_kinds, _forms):
         TWINS.setdefault(_cell, []).append(_twin)
-# Twins of samplers that change several sites in a step because a setting asks for it (Gibbs-X, GWG-X).
+# Twins where a setting asks for several sites a step (Gibbs-X, GWG-X).
 SEVERAL: dict[tuple[type, type], list[str]] = {
     **{
         (Gibbs, form): ["resampling.gibbs_blocks.BlockTwin"]
